@@ -1,10 +1,10 @@
 """From the first step on, the signal grows or shrinks geometrically from layer to layer, or is lost.
 
 Judged on the outputs of the layers that own weight matrices, a model at a time, in its first steps only: before
-training has moved anything, the profile over depth shows the initialisation. He and Glorot initialisation keep the
+training has changed anything, the profile over depth shows the initialisation. He and Glorot initialisation keep the
 variance of activations over depth, so the standard deviation should stay within a small factor whatever the depth. One
-layer with variance zero is no fault (a head or a branch that begins at zero); told is a signal that is lost for all
-that follows.
+layer with variance zero is no fault (a head or a branch that begins at zero); the event is a signal that is lost for
+all layers that follow.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 PROFILE = 64
-"""Layers that the details list."""
+"""Layers in the details at most."""
 
 
 class ActivationScaleThresholds(Thresholds):
-    """When a profile is out of scale."""
+    """The thresholds of the profile of activations over depth."""
 
     ratio: float = Field(
         1e3,
@@ -59,7 +59,7 @@ class ActivationScaleThresholds(Thresholds):
 
 @dataclass
 class _Model:
-    """The layers of one model, in data-flow order."""
+    """The layers of one model in data-flow order, and the episode about them."""
 
     rows: npt.NDArray[np.intp]
     layers: tuple[str, ...]
@@ -68,7 +68,7 @@ class _Model:
 
 
 class ActivationScale(Synced):
-    """Watches the scale of activations over depth at the beginning."""
+    """The detector of activations that grow or shrink geometrically over depth in the first steps."""
 
     name: ClassVar[str] = "activation_scale"
     needs: ClassVar[frozenset[str]] = frozenset({"activation"})
@@ -107,7 +107,7 @@ class ActivationScale(Synced):
             )
 
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
-        """Take one step."""
+        """Judge one step."""
         self.sync(step, layout)
         events: list[Event] = []
         if step.light:
@@ -124,7 +124,7 @@ class ActivationScale(Synced):
         return len(block) - first if done else 0
 
     def ongoing(self) -> Iterable[Event]:
-        """The events as they were last seen in the first steps."""
+        """Return the events in the state of the first steps."""
         return [event for model in self._models.values() for event in model.episode.ongoing()]
 
     def _judge(self, step: Step, model: _Model) -> list[Event]:
@@ -145,10 +145,13 @@ class ActivationScale(Synced):
         )
 
     def _profile(self, std: Floats) -> tuple[str | None, int, dict[str, Any]]:
-        """Return how the profile is wrong, from which layer on, and its numbers."""
+        """Return the kind of fault ("lost", "grow", "shrink", None if there is none), the index of its first layer, and
+        the details. ``std`` has the shape (layers,).
+        """
         t = self.thresholds
         first = float(std[0])
         details: dict[str, Any] = {"first_std": first, "last_std": float(std[-1]), "layers": len(std)}
+        # A lost signal is judged first: with zeros in the profile there is no logarithm for a trend.
         gone = std <= t.lost * first
         tail = len(std) - int(np.argmin(gone[::-1])) if not gone.all() else 0
         if gone[-1] and len(std) - tail >= 2:

@@ -1,8 +1,8 @@
-"""Steps in a row that detectors pass over together, and the arithmetic of doing so.
+"""Consecutive steps that detectors pass over together, and the arithmetic for it.
 
-A healthy run has nothing to tell in nearly all steps, and to find that out costs numpy's fixed price of many tiny
-operations. Sixteen steps at once cost hardly more than one. What is passed over is learnt from as if it had been
-observed step by step: in the same order, with the same floating-point operations.
+A healthy run has no event in nearly all steps, and finding that out costs numpy's fixed price of many tiny operations.
+Sixteen steps at once cost hardly more than one. A detector learns from steps that it passes over as if it had observed
+them one by one: in the same order, with the same floating-point operations.
 """
 
 from __future__ import annotations
@@ -20,41 +20,41 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 FEW = 32
-"""Up to so many places, plain numbers are faster than arrays."""
+"""Number of places up to which Python's floats are faster than arrays."""
 
 
 class Block:
-    """Full steps in a row, all applied, of one optimizer and one layout."""
+    """Consecutive full steps, all applied, of one optimizer and one layout."""
 
     def __init__(self, steps: Sequence[Step], layout: Layout, tables: Floats) -> None:
         self.steps = steps
         self.layout = layout
         self.tables = tables
-        """Shape (steps, sites, STATS): the steps' own tables, stacked."""
+        """Tables of the steps, shape (steps, sites, len(STATS))."""
         self.stream = steps[0].stream
         self._flat = tables.reshape(len(tables), -1)
         self.norms: Floats | None = None
-        """Largest L2 gradient norm of each layer's parameters, shape (steps, layers); None until
-        `Readings.norms_of` is asked."""
+        """Largest L2 gradient norm of each layer's parameters, shape (steps, layers). None until `Readings.norms_of` is
+        called."""
 
     def __len__(self) -> int:
         return len(self.steps)
 
     def take(self, places: npt.NDArray[np.intp], first: int = 0) -> Floats:
-        """Read places of the tables read flat, from step ``first`` on: shape (steps - first, places)."""
+        """Return values at indices of the flattened tables, from step ``first`` on, shape (steps - first, places)."""
         flat = self._flat[first:] if first else self._flat
         return flat.take(places, axis=1)
 
 
 def steps_before(found: npt.NDArray[np.bool_]) -> int:
-    """Return how many steps come before the first in which something was found: shape (steps, places)."""
+    """Return the number of steps before the first with a True; ``found`` has the shape (steps, places)."""
     return int(found.any(axis=1).argmax()) if found.any() else len(found)
 
 
 def follow(level: Floats, values: Floats, memory: float) -> None:
-    """Move a level, shape (places,), by what each step adds to a moving mean: values of shape (steps, places).
+    """Update an exponential moving mean, shape (places,), by ``values`` of shape (steps, places), in place.
 
-    In the order of the steps, so that not a bit differs from steps that come one by one.
+    Steps are added in order, so that the result is bitwise the same as for steps that come one by one.
     """
     if len(level) > FEW:
         for value in values:

@@ -1,8 +1,8 @@
 """Rectified units that are positive for no sample of the last steps.
 
 Judged on layers whose output is rectified: ReLU modules, and layers whose output goes into a functional `relu` first.
-What counts is units that never fire, not zeros: a healthy ReLU layer is zero for half of its inputs or more. A layer
-whose whole output is zero is told within a few steps.
+Units that never fire are counted, not zeros: a healthy ReLU layer is zero for half of its inputs or more. A layer whose
+whole output is zero is reported within a few steps.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 FEW = 8
-"""Below this many units, only all of them count: a share of a few units says little."""
+"""Units below which a layer counts only if all of them are dead: a share of a few units means little."""
 
 
 class DeadUnitsThresholds(Thresholds):
-    """When a layer's units have died."""
+    """The thresholds of the share of dead units of a layer."""
 
     share: float = Field(
         0.5,
@@ -53,7 +53,7 @@ class DeadUnitsThresholds(Thresholds):
 
 
 class DeadUnits(Synced):
-    """Watches for dead units."""
+    """The detector of rectified units that fire for no sample of the last steps."""
 
     name: ClassVar[str] = "dead_units"
     needs: ClassVar[frozenset[str]] = frozenset({"activation"})
@@ -65,11 +65,11 @@ class DeadUnits(Synced):
         self._picked: npt.NDArray[np.intp] = np.zeros(0, np.intp)
         self._nonfinite = self._picked
         self._places: tuple[npt.NDArray[np.intp], ...] = ()
-        """Of count, units, dead and zeros in a table that is read flat."""
+        """Indices of count, units, dead and zeros in the flattened table."""
         self._module: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
         self._seen: Floats = np.zeros(0)
         self._young = True
-        """Whether some layer was seen in too few steps yet."""
+        """True while some layer was read in too few steps."""
         self.readings = Readings()
         self._episodes = Episodes("dead_units", "activation_regime", enter_steps=self.thresholds.steps, leave_steps=3)
 
@@ -95,7 +95,7 @@ class DeadUnits(Synced):
         self._young = True
 
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
-        """Take one step."""
+        """Judge one step."""
         self.sync(step, layout)
         if not len(self._picked):
             return []
@@ -103,6 +103,7 @@ class DeadUnits(Synced):
         count, units, dead, zeros = (step.table.take(places) for places in self._places)
         if self._young:
             self._age((count > 0) & (units > 0))
+        # Most steps end here: no layer can be bad by the counts alone.
         full = zeros >= count
         if (
             self._episodes.idle
@@ -111,7 +112,7 @@ class DeadUnits(Synced):
         ):
             return []
         seen = (count > 0) & (units > 0)
-        # A NaN fires for nothing and is zero for nothing: it is the non-finite detector's.
+        # A NaN is neither positive nor zero: such a layer is left to the non-finite detector.
         seen &= step.table.take(self._nonfinite) == 0
         share = np.divide(dead, units, where=seen, out=np.zeros(len(units)))
         silent = self._module & seen & full
@@ -144,10 +145,10 @@ class DeadUnits(Synced):
         return steps
 
     def _age(self, seen: npt.NDArray[np.bool_]) -> None:
-        """Count in how many steps each layer was seen."""
+        """Count the steps in which each layer was read."""
         self._seen += seen
         self._young = bool((self._seen < self.thresholds.window).any())
 
     def ongoing(self) -> Iterable[Event]:
-        """The events that still last."""
+        """Return the events that still last."""
         return self._episodes.ongoing()

@@ -1,8 +1,8 @@
-"""The contract of a detector: what enters is one step after the other, what leaves are events.
+"""The contract of a detector: one step after the other in, events out.
 
 A detector is one file with one class and its thresholds, registered by one line in ``detect/__init__.py``. It is
-streaming (constant memory), vectorised over sites, and judges nothing beyond its own symptom: why it happened is the
-explain stage's business. Its module docstring is its help page.
+streaming (constant memory), vectorised over sites, and judges only its own symptom: causes are left to the explain
+stage. Its module docstring is its help page.
 """
 
 from __future__ import annotations
@@ -18,45 +18,45 @@ if TYPE_CHECKING:
 
 
 class Detector(Protocol):
-    """Watches for one family of symptoms."""
+    """The interface of a detector, which watches for one family of symptoms."""
 
     name: ClassVar[str]
-    """The name that settings use for it."""
+    """Name of the detector in settings."""
     needs: ClassVar[frozenset[str]]
-    """Kinds of sites it reads."""
+    """Kinds of sites that the detector reads."""
 
     light: ClassVar[bool]
-    """Whether it takes light steps as well, of which only scalars are there. Others never see one."""
+    """True if the detector also takes light steps, which have scalars only. Others never get one."""
 
     @property
     def thresholds(self) -> Thresholds:
-        """Its settings, the only argument of its constructor; defaults when there is none."""
+        """Settings of the detector, the only argument of its constructor; the defaults if it was None."""
         ...
 
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
-        """Take one step, in order, and give the events that began or grew with it.
+        """Judge one step, in order, and return the events that began or grew with it.
 
         ``layout.sites[i]`` is row i of ``step.table``; later layouts have more sites, never fewer, and the first ones
-        keep their rows. Give an event that lasts again with a later ``last_step``: it replaces the earlier one
-        (``Event.key``). An event that lasts need not be given at each step.
+        keep their rows. An event that lasts is returned again with a later ``last_step``, which replaces the earlier
+        version (``Event.key``), though not at every step.
 
-        A detector without ``light`` sees the full steps only, with gaps of any length between them: what it counts are
-        steps that were read, or steps that went by where it asks `Readings.missed`.
+        A detector without ``light`` gets full steps only, with gaps of any length between them: it counts steps that
+        were read, or all steps by means of `Readings.missed`.
         """
         ...
 
     def ongoing(self) -> Iterable[Event]:
-        """The events that still last, each with the last step at which it was seen."""
+        """Return the events that still last, each with the last step at which it was observed."""
         ...
 
 
 class Passing(Detector, Protocol):
-    """A detector that can look at many full steps at once; `Watch` asks it to wherever it can."""
+    """The interface of a detector that can judge many full steps at once; `Watch` uses it where it can."""
 
     def pass_over(self, block: Block, first: int) -> int:
-        """Pass over the leading ones of ``block.steps[first:]``, which come next, and say how many.
+        """Pass over leading steps of ``block.steps[first:]``, which come next. Return their number.
 
-        These are steps of which `observe` would give no event. All that it would have learnt of them has been learnt,
-        to the bit. 0 where a step must be observed to be sure.
+        These are steps for which `observe` would return no event; afterwards the state of the detector is bitwise the
+        same as if it had observed them. 0 if the next step must be observed.
         """
         ...

@@ -1,11 +1,11 @@
-"""Regimes with hysteresis: masks of what is bad and what is calm enter, events that begin, last and end leave.
+"""Regimes with hysteresis: masks of bad and calm places in, events that begin, last and end out.
 
-An episode begins when a place was bad in all observations of ``enter_steps`` steps, or at once where ``certain`` says
-so. Its first step is the first of those, so that being bad from step 0 on is an event of step 0. It ends after
+An episode begins when a place was bad in all observations of ``enter_steps`` steps, or at once if ``certain`` is True.
+Its first step is the first of those, so that being bad from step 0 on is an event of step 0. It ends after
 ``leave_steps`` calm observations in a row; between bad and calm it lasts.
 
-Where steps go by unread (light steps), those between two bad observations count as bad, but a quarter of
-``enter_steps``, and three, must have been observed. Nothing is ever concluded from a light step itself.
+Light steps between two bad observations count as bad, but a quarter of ``enter_steps``, and three, must have been
+observed. Nothing is concluded from a light step itself.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     Describe = Callable[[int], "tuple[float, dict[str, Any]]"]
 
 REFRESH = 16
-"""An event that lasts is given again when it has grown by 1/16 of its age: long ones cost nothing, young ones are
-fresh."""
+"""Share of its age, 1/16, by which an event must have grown to be returned again: a long one costs little, a young one
+is up to date."""
 
 LEAST = 3
-"""Observations that an episode takes at least, or all of its ``enter_steps`` if these are fewer."""
+"""Bad observations that an episode needs at least, or ``enter_steps`` if these are fewer."""
 
 Place = tuple["str | None", str]
-"""Where an episode is: layer path and site label."""
+"""Layer path and site label of an episode."""
 
 
 def carry(old: Sequence[Any], new: Sequence[Any], values: npt.NDArray[Any], fill: float) -> npt.NDArray[Any]:
-    """Bring an array over ``old`` keys into the order of ``new`` ones, a superset; new keys get ``fill``."""
+    """Reorder an array over ``old`` keys to the order of ``new`` ones, a superset; new keys get ``fill``."""
     moved = np.full(len(new), fill, dtype=values.dtype)
     where = {key: i for i, key in enumerate(old)}
     for i, key in enumerate(new):
@@ -47,12 +47,12 @@ def carry(old: Sequence[Any], new: Sequence[Any], values: npt.NDArray[Any], fill
 
 
 def _least(steps: int) -> int:
-    """Observations that must be bad for an episode of so many steps."""
+    """Return the number of bad observations that an episode of ``steps`` steps needs."""
     return max(min(LEAST, steps), steps // 4)
 
 
 class Episodes:
-    """Episodes of one kind of event at many places, judged together."""
+    """The episodes of one kind of event at many places, judged together as arrays over places."""
 
     def __init__(self, kind: str, transition: str, *, enter_steps: int = 1, leave_steps: int = 1) -> None:
         self.kind = kind
@@ -62,26 +62,31 @@ class Episodes:
         self.places: tuple[Place, ...] = ()
         self.enter_seen = _least(enter_steps)
         self.run: Ints = np.zeros(0, np.int64)
-        """Bad observations in a row."""
+        """Number of bad observations in a row."""
         self.unread: Ints = np.zeros(0, np.int64)
-        """Light steps that went by between them."""
+        """Number of light steps between the bad observations."""
         self.missed: Ints = np.zeros(0, np.int64)
-        """What was given as ``missed`` at the last bad observation."""
+        """Value of ``missed`` at the last bad observation."""
         self.quiet: Ints = np.zeros(0, np.int64)
+        """Number of calm observations since the last bad one."""
         self.since: Ints = np.zeros(0, np.int64)
+        """First step of the episode, or of the bad observations in a row."""
         self.last: Ints = np.zeros(0, np.int64)
+        """Last bad step of an active episode."""
         self.due: Ints = np.zeros(0, np.int64)
+        """Step from which a lasting event is returned again."""
         self.active: Bools = np.zeros(0, np.bool_)
+        """True where an episode lasts."""
         self._said: dict[Place, tuple[float, dict[str, Any]]] = {}
         self._busy = False
 
     @property
     def idle(self) -> bool:
-        """Return True if nothing is bad or was so in the last observation: then calm observations may be left out."""
+        """True if no place is bad, or was bad in the last observation: calm observations may then be left out."""
         return not self._busy
 
     def resize(self, places: Sequence[Place]) -> None:
-        """Judge these places from now on: all those of before, in any order, and new ones."""
+        """Set the places that are judged from now on: all earlier ones, in any order, and new ones."""
         places = tuple(places)
         for name in ("run", "unread", "missed", "quiet", "since", "last", "due", "active"):
             setattr(self, name, carry(self.places, places, getattr(self, name), 0))
@@ -97,17 +102,19 @@ class Episodes:
         *,
         missed: int = 0,
     ) -> list[Event]:
-        """Take one observation; the masks are over places, and neither is true where nothing was seen.
+        """Judge one observation. The masks have the shape (places,), and both are False where no site was read.
 
-        ``describe(i)`` gives confidence and details of place i; it is called when an event begins or is given again.
-        ``missed`` is the number of light steps in the run up to now (`Readings.missed`).
+        ``describe(i)`` returns confidence and details of place i; it is called when an event begins or is returned
+        again. ``missed`` is the number of light steps so far (`Readings.missed`).
         """
         if not self._busy and not bad.any():
             return []
+        # An active episode keeps its first step, also after calm observations that were too few to end it.
         fresh = bad & (self.run == 0)
         self.since[fresh & ~self.active] = index
         self.run[bad] += 1
         self.run[calm] = 0
+        # Light steps between two bad observations count toward ``enter_steps``, not toward ``enter_seen``.
         if missed:
             self.unread = np.where(fresh, 0, self.unread + np.where(bad, missed - self.missed, 0))
             self.missed[bad] = missed
@@ -141,7 +148,7 @@ class Episodes:
         return events
 
     def ongoing(self) -> list[Event]:
-        """The events that last, up to date."""
+        """Return the events that last, with their newest last step."""
         return [self._event(i) for i in np.flatnonzero(self.active).tolist()]
 
     def _event(self, i: int) -> Event:
@@ -152,7 +159,7 @@ class Episodes:
 
 
 class Episode:
-    """Episodes of one kind at one place, in plain numbers: what `Episodes` is for many places."""
+    """The episodes of one kind at one place, in Python's numbers: the counterpart of `Episodes` for many places."""
 
     def __init__(self, kind: str, transition: str, *, enter_steps: int = 1, leave_steps: int = 1) -> None:
         self.kind = kind
@@ -178,7 +185,10 @@ class Episode:
         since: int | None = None,
         missed: int = 0,
     ) -> list[Event]:
-        """Take one observation. ``since`` overrides the first step of an episode that begins now."""
+        """Judge one observation. ``since`` overrides the first step of an episode that begins now. Parameters are as in
+        `Episodes.observe`.
+        """
+        # Between bad and calm nothing changes: that is the hysteresis.
         if bad:
             if self.run == 0 and not self.active:
                 self.since = index
@@ -209,11 +219,11 @@ class Episode:
         return [self.event()]
 
     def event(self) -> Event:
-        """The event as it stands."""
+        """Return the newest version of the event."""
         confidence, details = self._said
         last = max(self.since, self.last)
         return Event(self.kind, self.transition, self.since, last, self.layer, self.site, confidence, details)
 
     def ongoing(self) -> list[Event]:
-        """The event if it lasts."""
+        """Return the event if it lasts."""
         return [self.event()] if self.active else []

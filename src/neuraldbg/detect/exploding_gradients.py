@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 SETTLED = 5
-"""Gradients of a layer that make a level."""
+"""Gradients of a layer after which its level is used."""
 
 
 class ExplodingThresholds(Thresholds):
-    """When a gradient has exploded."""
+    """The thresholds of an exploding gradient, for each of the three ways."""
 
     growth: float = Field(
         100.0,
@@ -78,7 +78,7 @@ class ExplodingThresholds(Thresholds):
 
 
 class ExplodingGradients:
-    """Watches for exploding gradients."""
+    """The detector of layers whose gradient has grown out of all proportion."""
 
     name: ClassVar[str] = "exploding_gradients"
     needs: ClassVar[frozenset[str]] = frozenset({"param_grad"})
@@ -92,13 +92,13 @@ class ExplodingGradients:
         self._seen: Floats = np.zeros(0)
         self._first: Floats = np.zeros(0)
         self._old = False
-        """Whether every layer was seen in as many steps as a level remembers."""
+        """True if every layer was read in at least ``memory`` steps."""
         self._by_depth: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
         self._peak: dict[int, float] = {}
         self._episodes = Episodes("exploding_gradients", "gradient_health", enter_steps=t.steps, leave_steps=3)
 
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
-        """Take one step."""
+        """Judge one step."""
         progress, grads = self.readings.progress.observe(step), self._synced(step, layout)
         if not self._layers:
             return []
@@ -106,6 +106,7 @@ class ExplodingGradients:
         norms, peak = grads.norms(step), self._peak.get(step.stream, 0.0)
         if self._old and self._episodes.idle and self._calm(step.stream, norms, peak):
             return []
+        # A layer is bad by its own history, by absolute size, or by its place in a geometric growth over depth.
         usable: npt.NDArray[np.bool_] = norms > 0
         log = np.log(norms, where=usable, out=np.full(len(norms), -np.inf))
         rise = np.where(self._seen > 0, log - self._level, 0.0)
@@ -118,6 +119,7 @@ class ExplodingGradients:
             self._learn(step.stream, norms, log, usable)
             calm = usable & (rise < 0.5 * np.log(t.growth)) & ~self._still_steep(log)
             return self._episodes.observe(step.index, bad, calm, lambda _: (0.0, {}), missed=self.readings.missed(step))
+        # Bad gradients are kept out of the level and the peak: they would become the norm that they are judged by.
         self._learn(step.stream, norms, log, usable & ~bad)
         deepest = int(np.flatnonzero(bad)[-1])
 
@@ -132,7 +134,7 @@ class ExplodingGradients:
         return self._episodes.observe(step.index, bad, calm, describe, certain, missed=self.readings.missed(step))
 
     def pass_over(self, block: Block, first: int) -> int:
-        """Pass over the leading steps that are calm, as `_calm` says of one."""
+        """Pass over the leading steps for which `_calm` would be True."""
         self._synced(block.steps[first], block.layout)
         if not self._layers:
             return len(block) - first
@@ -155,13 +157,13 @@ class ExplodingGradients:
         return self.readings.layers.synced(step, layout, self._layers, self._grow)
 
     def ongoing(self) -> Iterable[Event]:
-        """The events that still last."""
+        """Return the events that still last."""
         return self._episodes.ongoing()
 
     def _calm(self, stream: int, norms: Floats, peak: float) -> bool:
-        """Return True if nothing can be bad, seen from the largest norms alone; if so, the step is learnt from."""
+        """Return True, and learn from the step, if the largest norms alone show that no layer is bad."""
         top = float(norms.max())
-        # NaN, where a layer was not seen, compares as false.
+        # A layer that was not read is NaN, which compares as false.
         if not (norms.min() > 0.0 and top <= self.thresholds.above_peak * peak):
             return False
         if len(norms) > 4 and norms[1] >= 0.99 * self.thresholds.depth_ratio * norms[-1]:
@@ -174,7 +176,9 @@ class ExplodingGradients:
     def _grown(
         self, norms: Floats, rise: Floats, peak: float, progress: Progress | None
     ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-        """The layers that have grown far above themselves, and those that are large and worse than at the start."""
+        """Return masks of the layers far above their own level, and of those that are large while the loss is worse
+        than at the start.
+        """
         t = self.thresholds
         above = (norms > t.above_peak * peak) & (self._seen > 0)
         if not above.any():
@@ -184,9 +188,9 @@ class ExplodingGradients:
         return history, above & (norms > t.norm) & (norms > t.own_start * self._first) & worse
 
     def _relative(self, log: Floats, usable: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | None:
-        """The layers of the input side if the norms grow geometrically toward it.
+        """Return a mask of the layers on the input side if the norms grow geometrically toward it; None if not.
 
-        The first layer stands apart: its gradient scales with the input, which is a matter of data.
+        The first layer is left out: its gradient scales with the input, which depends on the data.
         """
         rows = np.asarray(np.flatnonzero(usable)[1:], np.intp)
         if len(rows) < 4:
@@ -202,7 +206,7 @@ class ExplodingGradients:
         return mask
 
     def _still_steep(self, log: Floats) -> npt.NDArray[np.bool_]:
-        """Layers told for their place in a geometric growth that is still half as steep, in logarithms."""
+        """Return a mask of the layers of a `relative` event whose growth is still half as steep, in logarithms."""
         if not self._by_depth.any():
             return self._by_depth
         self._by_depth &= log - log[-1] > 0.5 * np.log(self.thresholds.depth_ratio)

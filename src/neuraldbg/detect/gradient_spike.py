@@ -3,8 +3,8 @@
 Judged on the L2 norm of all gradients of an optimizer, in logarithms, against the median and spread of its recent
 norms and against the largest of them; the step that is judged enters the baseline afterwards, and a spike never does.
 A spike that does not even reach the typical norm of the first steps (late in a run whose gradients became small) is
-harmless and not told. The layer named is the one whose gradient rose most against its own level; a spike that begins
-in a light step, where only the norm over all layers is known, has none.
+harmless and not reported. The layer named is the one whose gradient rose most against its own level; a spike that
+begins in a light step, where only the norm over all layers is known, has none.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MEMORY = 50.0
 
 
 class GradientSpikeThresholds(Thresholds):
-    """When a gradient norm is a spike."""
+    """The thresholds of a spike of the gradient norm."""
 
     sigmas: float = Field(
         6.0, gt=0, description="Robust standard deviations of the log norm above its median. Source: our own choice."
@@ -67,24 +67,26 @@ class GradientSpikeThresholds(Thresholds):
 
 
 class _Stream:
-    """The baseline of one optimizer."""
+    """The baseline of recent gradient norms of one optimizer."""
 
     def __init__(self, t: GradientSpikeThresholds) -> None:
         self.window = Window(t.window)
         self.least = 0.5 * math.log(t.factor)
-        """A rise below this one is calm, whatever the spread."""
+        """Rise of the log norm below which a step is calm, whatever the spread."""
         self.start = math.nan
+        """Typical log norm of the first window. NaN until it is known."""
         self.held = 0
+        """Number of bad steps in a row."""
         self.episode = Episode("gradient_spike", "gradient_health", leave_steps=2)
 
     @property
     def settled(self) -> bool:
-        """Return True if its norms are judged, and no spike is there."""
+        """True if the norms are judged, and none was a spike just now."""
         return not (math.isnan(self.start) or self.episode.run or self.episode.active)
 
 
 class GradientSpike:
-    """Watches for gradient spikes."""
+    """The detector of single steps whose gradient norm stands far above those around."""
 
     name: ClassVar[str] = "gradient_spike"
     needs: ClassVar[frozenset[str]] = frozenset({"param_grad"})
@@ -94,14 +96,14 @@ class GradientSpike:
         self.thresholds = thresholds or GradientSpikeThresholds()
         self.readings = Readings()
         self._old = False
-        """Whether every layer was seen in as many steps as a level remembers."""
+        """True if every layer was read in at least MEMORY steps."""
         self._layers: tuple[str, ...] = ()
         self._level: Floats = np.zeros(0)
         self._seen: Floats = np.zeros(0)
         self._streams: dict[int, _Stream] = {}
 
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
-        """Take one step."""
+        """Judge one step."""
         norm, norms = step.scalars.get("grad_norm"), None
         if len(step.table):
             norms = self._synced(step, layout).norms(step)
@@ -144,11 +146,12 @@ class GradientSpike:
         self._layers, self._old = layers, False
 
     def ongoing(self) -> Iterable[Event]:
-        """The events that still last."""
+        """Return the events that still last."""
         return [event for stream in self._streams.values() for event in stream.episode.ongoing()]
 
     def _judge(self, step: Step, stream: _Stream, norm: float, norms: Floats | None) -> list[Event]:
         t, window, log = self.thresholds, stream.window, math.log(norm)
+        # Without a baseline nothing is judged.
         ordered = window.ordered
         if len(ordered) < t.history:
             window.add(log)
@@ -157,6 +160,7 @@ class GradientSpike:
         median = ordered[len(ordered) >> 1]
         if math.isnan(stream.start):
             stream.start = median
+        # Nearly all steps end here, without the cost of the spread.
         rise, episode = log - median, stream.episode
         if rise < stream.least and not episode.run and not episode.active:
             stream.held = 0
@@ -167,7 +171,7 @@ class GradientSpike:
         bar = max(t.sigmas * window.sigma, math.log(t.factor))
         bad = rise > bar and log > window.high + math.log(t.above_high) and norm > t.of_start * math.exp(stream.start)
         calm = rise < 0.5 * bar
-        # While it lasts, all that is still far above belongs to the spike, highest or not.
+        # While a spike lasts, each step far above the median belongs to it, even if it is not the highest.
         bad = bad or (episode.active and rise > bar)
         if bad and not episode.active:
             layer, details = self._origin(norms)
@@ -182,6 +186,7 @@ class GradientSpike:
             }
             self._details = details
         events = episode.observe(step.index, bad, calm, lambda: (self._confidence(rise, bar), dict(self._details)))
+        # A level that holds for ``patience`` steps is the new normal: it enters the baseline.
         stream.held = stream.held + 1 if bad else 0
         if not bad or stream.held > t.patience:
             window.add(log)
@@ -193,7 +198,7 @@ class GradientSpike:
         return min(0.98, 0.7 + 0.14 * (rise / bar - 1.0))
 
     def _learn(self, norms: Floats | None) -> None:
-        """The moving mean of each layer's log norm; a light step has none."""
+        """Update the moving mean of each layer's log norm; ``norms`` is None for a light step."""
         if norms is None:
             return
         if self._old and norms.min(initial=math.inf) > 0.0:
@@ -207,6 +212,7 @@ class GradientSpike:
         self._level += weight * (log - self._level)
 
     def _origin(self, norms: Floats | None) -> tuple[str | None, dict[str, Any]]:
+        """Return the layer that rose most against its own level, None if unknown, and the five largest factors."""
         if norms is None:
             return None, {}
         known = (norms > 0) & (self._seen >= 5)

@@ -1,4 +1,4 @@
-"""Which rows of a step's table a detector reads, in data-flow order; computed once for each layout."""
+"""The rows of a step's table that a detector reads, in data-flow order; computed once for each layout."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ RMS, MIN, MAX, ZEROS = column("rms"), column("min"), column("max"), column("zero
 UNITS, DEAD, SATURATED = column("units"), column("dead"), column("saturated")
 
 NOT_MATRICES = ("Norm", "PReLU", "LayerScale")
-"""Parts of the types of layers whose ``weight`` is a gain a channel, not a matrix."""
+"""Parts of the type names of layers whose ``weight`` is a gain per channel, not a matrix."""
 FAR = 1 << 30
-"""Depth of what lies behind all layers: the loss and the operands of its operations."""
+"""Depth of the loss and the operands of its operations, behind all layers."""
 
 
 def flow(layout: Layout) -> dict[str, tuple[int, int]]:
-    """Position of each layer in data-flow order, leaves before the containers that pass their output on."""
+    """Return the position of each layer in data-flow order, leaves before the containers that pass their output on."""
     depth = layout.depth
     found = {layer.path: (depth[layer.path], 0) for layer in layout.layers}
     for layer in layout.layers:
@@ -46,7 +46,7 @@ def flow(layout: Layout) -> dict[str, tuple[int, int]]:
 
 
 def depth_of(layout: Layout, site: Site) -> int:
-    """Position in data-flow order: inputs before all layers, the loss behind them."""
+    """Return the position of a site in data-flow order: inputs before all layers, the loss behind them."""
     if site.kind == "input":
         return -1
     return layout.depth.get(site.module, FAR)
@@ -61,31 +61,31 @@ def is_matrix(layout: Layout, site: Site) -> bool:
 
 
 def is_embedding(layout: Layout, site: Site) -> bool:
-    """Return True if a parameter is a lookup table, of which one step touches only some rows."""
+    """Return True if a parameter is a lookup table, of which one step changes only some rows."""
     layer = layout.by_path.get(site.module)
     return layer is not None and "Embedding" in layer.type
 
 
 def sorted_rows(layout: Layout, rows: Iterable[int]) -> list[int]:
-    """Rows in data-flow order, those of one layer together."""
+    """Sort rows in data-flow order, those of one layer together."""
     sites = layout.sites
     return sorted(rows, key=lambda row: (depth_of(layout, sites[row]), sites[row].module, row))
 
 
 def flat(rows: Rows, stat: int) -> Rows:
-    """Places of one statistic of these rows in a table that is read flat: ``table.take`` is the fastest way there."""
+    """Return the indices of one statistic of some rows in the flattened table: ``table.take`` is the fastest access."""
     return np.asarray(rows * len(STATS) + stat, np.intp)
 
 
 class Synced(abc.ABC):
-    """Base of what keeps index arrays for a layout: ``build`` is called when the layout or the table has grown."""
+    """The base of classes with index arrays for a layout: ``build`` is called when the layout or the table grows."""
 
     def __init__(self) -> None:
         self._layout: Layout | None = None
         self._rows = -1
 
     def sync(self, step: Step, layout: Layout) -> None:
-        """Bring the index arrays up to date."""
+        """Update the index arrays for a step's table."""
         rows = min(step.table.shape[0], len(layout.sites))
         if layout is not self._layout or rows != self._rows:
             self._layout, self._rows = layout, rows
@@ -97,10 +97,10 @@ class Synced(abc.ABC):
 
 
 class GradLayers(Synced):
-    """Parameter gradients grouped by layer: one number a layer, in data-flow order.
+    """The parameter gradients grouped by layer: one number per layer, in data-flow order.
 
-    ``matrices`` leaves out biases, gains and lookup tables. A layer counts by its largest parameter, so that one
-    parameter without gradient (the recurrent weight of a sequence of length 1) does not condemn its layer.
+    ``matrices`` leaves out biases, gains and lookup tables. A layer counts by its largest parameter, so that a
+    parameter without gradient (the recurrent weight of a sequence of length 1) does not make its layer bad.
     """
 
     def __init__(self, *, matrices: bool) -> None:
@@ -131,20 +131,22 @@ class GradLayers(Synced):
     def synced(
         self, step: Step, layout: Layout, known: tuple[str, ...], grow: Callable[[tuple[str, ...]], None]
     ) -> GradLayers:
-        """Bring the layers up to date, and have whoever keeps numbers for ``known`` ones grow with them."""
+        """Update the layers, and call ``grow`` with them if they are not the ``known`` ones that a detector keeps state
+        for.
+        """
         self.sync(step, layout)
         if self.layers is not known:
             grow(self.layers)
         return self
 
     def rms(self, step: Step) -> npt.NDArray[np.float64]:
-        """Largest RMS gradient of each layer's parameters, shape (layers,); NaN where none was seen."""
+        """Return the largest RMS gradient of each layer's parameters, shape (layers,); NaN if none was read."""
         return self._largest(step.table.take(self._rms))
 
     def norms(self, step: Step) -> npt.NDArray[np.float64]:
-        """Largest L2 gradient norm of each layer's parameters, shape (layers,); NaN where none was seen.
+        """Return the largest L2 gradient norm of each layer's parameters, shape (layers,); NaN if none was read.
 
-        Not to be written to: who asks about the same step again is given the same array.
+        Do not write to the array: it is returned again for the same step.
         """
         if step is not self._step:
             self._step = step
@@ -152,15 +154,15 @@ class GradLayers(Synced):
         return self._norms
 
     def rms_of(self, block: Block, first: int) -> npt.NDArray[np.float64]:
-        """`rms` of the steps of a block from ``first`` on, shape (steps - first, layers)."""
+        """Return `rms` for the steps of a block from ``first`` on, shape (steps - first, layers)."""
         return self._largest(block.take(self._rms, first))
 
     def norms_of(self, block: Block) -> npt.NDArray[np.float64]:
-        """`norms` of the steps of a block, shape (steps, layers)."""
+        """Return `norms` for the steps of a block, shape (steps, layers)."""
         return self._largest(block.take(self._rms) * np.sqrt(block.take(self._total)))
 
     def nonfinite(self, step: Step) -> npt.NDArray[np.bool_]:
-        """Return True if a layer's gradients hold NaN or Inf, shape (layers,)."""
+        """Return a mask of the layers whose gradients hold NaN or Inf, shape (layers,)."""
         return self._largest(step.table.take(self._rms + (NONFINITE - RMS))) > 0
 
     def _largest(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -1,8 +1,8 @@
-"""The loss has risen for good: it has lost what it had learned, or has gone far above where it began.
+"""The loss has risen for good: the progress made is lost, or the loss has gone far above its start.
 
 Two ways (`how` in the details): `rise`: the median of the recent losses stands above the best level by most of all the
 progress made (or, without progress, by the starting level itself) and by several times the present noise;
-`above_start`: the losses themselves are tens of times what was seen up to then, at once or within some tens of steps.
+`above_start`: the losses themselves are tens of times all losses before, at once or within some tens of steps.
 Where several optimizers have losses of their own (a GAN), a rise of one is part of the game and only the second way
 counts, at a far higher bar.
 """
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Event, Layout, Step
 
 CHUNK = 25
-"""Steps between two marks of the ceiling: growth is measured against one to two chunks ago."""
+"""Steps between two marks of the largest loss: growth is measured against one to two chunks ago."""
 
 
 class LossDivergenceThresholds(Thresholds):
-    """When a loss has diverged."""
+    """The thresholds of a diverged loss, for both ways."""
 
     lost: float = Field(
         0.7, gt=0, description="Share of the progress made that is lost (`rise`). Source: our own choice."
@@ -58,25 +58,31 @@ class LossDivergenceThresholds(Thresholds):
 
 
 class _Stream:
-    """The course of one loss."""
+    """The loss of one optimizer: its progress, recent window and episode."""
 
     def __init__(self, t: LossDivergenceThresholds) -> None:
         self.progress = Progress()
         self.small = min(t.least, t.rise, t.factor, t.adversarial)
-        """A rise up to this, in units of the starting level, is below every bar."""
+        """Rise, in units of the starting level, that is below every threshold."""
         self.recent = Window(t.window)
         self.best = math.inf
+        """Lowest level so far: the median of the recent losses, or ``progress.level`` while they are few."""
         self.marks = [0.0, 0.0]
+        """Largest absolute loss up to the last two multiples of CHUNK losses, the earlier first."""
         self.top = 0.0
+        """Largest absolute loss."""
         self.count = 0
+        """Number of losses learnt from."""
         self.high_since: int | None = None
+        """First step of the losses above the threshold of `rise`. None if the loss is not above it."""
         self.risen = 0
+        """Number of steps in a row whose median is above the threshold of `rise`."""
         self.episode = Episode("loss_divergence", "loss", enter_steps=t.steps, leave_steps=t.rise_steps)
         self.episode.site = "loss"
 
 
 class LossDivergence:
-    """Watches for divergence."""
+    """The detector of losses that have risen for good."""
 
     name: ClassVar[str] = "loss_divergence"
     needs: ClassVar[frozenset[str]] = frozenset()
@@ -87,7 +93,7 @@ class LossDivergence:
         self._streams: dict[int, _Stream] = {}
 
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:  # noqa: ARG002
-        """Take one step."""
+        """Judge one step."""
         loss = step.scalars.get("loss")
         stream = self._streams.get(step.stream)
         if loss is None:
@@ -96,7 +102,7 @@ class LossDivergence:
             stream = self._streams[step.stream] = _Stream(self.thresholds)
         if math.isfinite(loss):
             return self._judge(step.index, stream, loss)
-        # A loss that was already far up and is now not even a number has not come back.
+        # A loss that was far up and is now NaN or infinite has not come back.
         episode = stream.episode
         if not (episode.active or episode.run):
             return []
@@ -104,12 +110,13 @@ class LossDivergence:
         return episode.observe(step.index, True, False, lambda: said, certain=True)
 
     def ongoing(self) -> Iterable[Event]:
-        """The events that still last."""
+        """Return the events that still last."""
         return [event for stream in self._streams.values() for event in stream.episode.ongoing()]
 
     def _judge(self, index: int, stream: _Stream, loss: float) -> list[Event]:
         t, progress, episode = self.thresholds, stream.progress, stream.episode
         alone = len(self._streams) == 1
+        # Nearly all losses are below every threshold: then the reference, and its noise, are not computed.
         still = not (episode.active or episode.run or stream.risen)
         if still and loss - min(stream.best, progress.start) <= stream.small * abs(progress.start):
             far, above = 0.0, False
@@ -117,6 +124,7 @@ class LossDivergence:
             reference = max(abs(progress.start), stream.marks[0], progress.noise) if progress.count else math.inf
             far = (t.factor if alone else t.adversarial) * reference
             above = loss - min(stream.best, progress.start) > far if reference > 0 and progress.count else False
+        # A loss far above the reference must not become the reference.
         if not above:
             self._learn(stream, loss)
         stream.recent.add(loss)
@@ -132,6 +140,7 @@ class LossDivergence:
             stream.high_since = index if stream.high_since is None else stream.high_since
         elif not risen and not episode.active:
             stream.high_since = None
+        # `rise` needs more steps than `above_start`, on which the episode counts: so it enters as certain.
         lasting = stream.risen >= t.rise_steps
         bad = above or risen if episode.active else above or lasting
         calm = not bad and rise < 0.5 * bar
@@ -147,7 +156,7 @@ class LossDivergence:
         )
 
     def _bar(self, stream: _Stream) -> float:
-        """Return how far above the best level is too far."""
+        """Return the rise above the best level that counts as divergence."""
         t, start = self.thresholds, stream.progress.start
         made = start - stream.best
         if made > max(0.1 * abs(start), 3.0 * stream.progress.noise):

@@ -1,9 +1,9 @@
 """The loss does not improve over a long window: it never has, or it has stopped.
 
-The whole run is kept as at most 64 block means of equal length (blocks join when there are too many), so the window
-grows with the run: it is the later half. No improvement means: what a straight line through the window gains is not
-significant against the scatter of its blocks, or is smaller than the loss's own noise from step to step. A loss that
-takes both signs (policy gradients) or plays against another optimizer's (GAN) says nothing by its level and is not
+The whole run is kept as at most 64 block means of equal length (blocks are merged when there are too many), so the
+window grows with the run: it is the later half. No improvement means: the gain of a straight line through the window is
+not significant against the scatter of its blocks, or is smaller than the loss's own noise from step to step. The level
+of a loss that takes both signs (policy gradients), or competes with another optimizer's (GAN), means nothing and is not
 judged, and neither is a window in which the learning rate still rises (warm-up). A plateau after learning
 (`after_learning`) is how a converged run looks: it has low confidence.
 """
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Event, Layout, Step
 
 BLOCKS = 64
-"""Most block means kept; even."""
+"""Block means at most; even."""
 CHANGES = 128
-"""Latest changes from loss to loss whose median is the noise."""
+"""Newest changes from loss to loss whose median is the noise."""
 OUT_OF_NOISE = 10.0
-"""Improvement, in units of the noise, that cannot be chance."""
+"""Improvement, in units of the noise, above which it is not chance."""
 MEDIAN_OF_DIFF = 0.954
 """Median absolute difference of two normal values, in standard deviations: 0.6745 times the root of 2."""
 
 
 class LossPlateauThresholds(Thresholds):
-    """When a loss stands still."""
+    """The thresholds of a loss that does not improve."""
 
     steps: int = Field(
         100,
@@ -79,7 +79,7 @@ class LossPlateauThresholds(Thresholds):
 
 
 class _Stream:
-    """The loss as blocks."""
+    """The loss of one optimizer as means over blocks of steps."""
 
     def __init__(self) -> None:
         self.last = math.nan
@@ -97,7 +97,7 @@ class _Stream:
         self.episode.site = "loss"
 
     def add(self, index: int, loss: float, rate: float) -> bool:
-        """Take a loss; True when a block is full."""
+        """Add a loss. Return True if a block is full."""
         if self.inside == 0:
             self.first = index
         if self.count:
@@ -116,6 +116,7 @@ class _Stream:
         self.rates.append(self.rate)
         self.firsts.append(self.first)
         self.inside, self.sum, self.rate = 0, 0.0, 0.0
+        # Neighbours are merged, so that memory stays constant and blocks keep equal lengths.
         if len(self.means) == BLOCKS:
             self.means = [(a + b) / 2 for a, b in zip(self.means[::2], self.means[1::2], strict=True)]
             self.rates = [max(a, b) for a, b in zip(self.rates[::2], self.rates[1::2], strict=True)]
@@ -125,7 +126,7 @@ class _Stream:
 
 
 class LossPlateau:
-    """Watches for plateaus."""
+    """The detector of losses that do not improve over a long window."""
 
     name: ClassVar[str] = "loss_plateau"
     needs: ClassVar[frozenset[str]] = frozenset()
@@ -137,7 +138,7 @@ class LossPlateau:
         self._streams: dict[int, _Stream] = {}
 
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:  # noqa: ARG002
-        """Take one step."""
+        """Judge one step."""
         loss = step.scalars.get("loss")
         if loss is None or not math.isfinite(loss):
             return []
@@ -155,16 +156,17 @@ class LossPlateau:
         )
 
     def ongoing(self) -> Iterable[Event]:
-        """The events that still last."""
+        """Return the events that still last."""
         return [event for stream in self._streams.values() for event in stream.episode.ongoing()]
 
     def _judge(self, stream: _Stream, progress: Progress) -> tuple[bool, int]:
-        """Return True if the later half of the run is flat, and since when."""
+        """Return True if the later half of the run is flat, and the first step of the plateau."""
         t = self.thresholds
         share = stream.negative / stream.count
         half = len(stream.means) // 2
         if t.signs < share < 1 - t.signs or stream.rates[-1] > 1.1 * stream.rates[half] > 0:
             return False, 0
+        # A least-squares line through the block means: its slope, and the standard error of the slope.
         window = np.array(stream.means[half:])
         at = np.arange(len(window)) - (len(window) - 1) / 2
         slope = float(at @ window / (at @ at))
@@ -176,10 +178,10 @@ class LossPlateau:
         flat = not significant or (gain < t.noise * noise and gain < t.share * abs(progress.start))
         flat = flat or gain < 0.1 * t.share * abs(progress.start)
         if change > max(3.0 * noise, 0.1 * abs(progress.start)):
-            flat = False  # it stands above its start: that is divergence, or a loss that measures something else
+            flat = False  # the loss is above its start: that is divergence, or a loss that measures something else
         if not flat:
             return False, 0
-        # The start is a mean of a few losses: two of its standard errors.
+        # The start is a mean of START losses; the fall must exceed two of its standard errors.
         after = -change > max(t.learned * abs(progress.start), 2.0 * noise / math.sqrt(START))
         never = -change < max(0.02 * abs(progress.start), noise)
         length = stream.size * len(window)
@@ -197,7 +199,7 @@ class LossPlateau:
             "never_improved": never,
         }
         sure = min(1.0, math.log10(stream.count / t.steps + 1e-9) / math.log10(max(t.certain_after / t.steps, 1.0001)))
-        # Where the noise hides a tenth of the starting level, improvement may hide in it as well.
+        # If the noise is as large as a tenth of the starting level, it may hide an improvement as well.
         clear = 1.0 / (1.0 + noise / (0.1 * abs(progress.start))) if progress.start else 0.0
         stream.confidence = 0.2 if after else clear * (0.5 + 0.4 * max(sure, 0.0))
         if -change > OUT_OF_NOISE * noise:  # a small share of a large offset may be all there was to learn

@@ -2,9 +2,9 @@
 
 Judged by differences against the median and quartiles of the recent losses of the same optimizer, before the new loss
 enters them; a loss that has always been positive is judged in logarithms too, which is the scale of its noise. A
-single high batch must stand above everything seen and counts for less; with small batches it is ordinary sampling
-noise and is not told. Before there is a baseline, only a loss of a hundred times all before is a spike. After a jump
-of the learning rate (a restart) the baseline begins anew.
+single high batch must be the highest loss so far and has a lower confidence; with small batches it is ordinary sampling
+noise and is not reported. Before there is a baseline, only a loss of a hundred times all before is a spike. After a
+jump of the learning rate (a restart) the baseline is cleared.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class LossSpikeThresholds(Thresholds):
-    """When a loss is a spike."""
+    """The thresholds of a spike of the loss."""
 
     sigmas: float = Field(
         6.0,
@@ -73,7 +73,7 @@ class LossSpikeThresholds(Thresholds):
 
 
 class _Stream:
-    """The baseline of one loss."""
+    """The baseline of recent losses of one optimizer."""
 
     def __init__(self, t: LossSpikeThresholds) -> None:
         self.window = Window(t.window)
@@ -83,14 +83,14 @@ class _Stream:
         self.held = 0
         self.lr = math.nan
         self.batch = math.inf
-        """The last batch size known: a light step does not tell its own."""
+        """Last known batch size: a light step has none. Infinite before the first."""
         self.details: dict[str, Any] = {}
         self.episode = Episode("loss_spike", "loss", enter_steps=t.steps, leave_steps=2)
         self.episode.site = "loss"
 
 
 class LossSpike:
-    """Watches for loss spikes."""
+    """The detector of losses that jump far above their recent level."""
 
     name: ClassVar[str] = "loss_spike"
     needs: ClassVar[frozenset[str]] = frozenset()
@@ -101,7 +101,7 @@ class LossSpike:
         self._streams: dict[int, _Stream] = {}
 
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:  # noqa: ARG002
-        """Take one step."""
+        """Judge one step."""
         scalars = step.scalars
         loss = scalars.get("loss")
         if loss is None or not math.isfinite(loss):
@@ -109,6 +109,7 @@ class LossSpike:
         stream = self._streams.get(step.stream)
         if stream is None:
             stream = self._streams[step.stream] = _Stream(self.thresholds)
+        # After a restart of the learning rate a higher loss is expected.
         lr = scalars.get("lr", math.nan)
         if lr != stream.lr:
             if lr > self.thresholds.restart * stream.lr and len(stream.window) >= self.thresholds.history:
@@ -118,7 +119,7 @@ class LossSpike:
             stream.batch = scalars["batch_size"]
         ordered, episode, progress = stream.window.ordered, stream.episode, stream.progress
         count = len(ordered)
-        # Nearly always a loss cannot be a spike, whatever the scatter, and none is going on.
+        # Nearly all losses are no spike, whatever the scatter, and none lasts: then the quartiles are not computed.
         if (
             count >= self.thresholds.history
             and loss - ordered[count >> 1] <= self.thresholds.share * abs(progress.start)
@@ -136,11 +137,12 @@ class LossSpike:
         return events
 
     def ongoing(self) -> Iterable[Event]:
-        """The events that still last."""
+        """Return the events that still last."""
         return [event for stream in self._streams.values() for event in stream.episode.ongoing()]
 
     def _judge(self, step: Step, stream: _Stream, loss: float) -> list[Event]:
         t, window, episode = self.thresholds, stream.window, stream.episode
+        # A single step needs a higher jump than a lasting spike: one batch may be high by chance.
         if len(window) >= t.history:
             center, sigma = window.median, window.sigma
             excess = loss - center
@@ -154,7 +156,7 @@ class LossSpike:
             bar = center + max(t.sigmas * sigma, least, t.lasting * reach)
         else:
             center, sigma = stream.progress.level, stream.progress.noise
-            # One or two losses may be near zero by chance.
+            # One or two losses may be near zero by chance: they need ten times the factor.
             bar = stream.largest * t.sudden * (1.0 if stream.progress.count >= START else 10.0)
             lone = bad = 0 < bar < loss
             calm, how = not bad, "first steps"
@@ -176,7 +178,9 @@ class LossSpike:
         return events
 
     def _log_high(self, window: Window, loss: float) -> bool:
-        """Return True if a loss is high in logarithms too; quartiles of logarithms are logarithms of quartiles."""
+        """Return True if a loss is high in logarithms, too, or if there are none. (Quartiles of logarithms are the
+        logarithms of the quartiles.)
+        """
         if window.low <= 0:
             return True
         sigma = math.log(window.quantile(0.75) / window.quantile(0.25)) / IQR_OF_SIGMA

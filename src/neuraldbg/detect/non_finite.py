@@ -1,15 +1,15 @@
 """NaN or infinity in an input, an activation, a gradient, a parameter or the loss.
 
-One event a kind: `nonfinite_input`, `nonfinite_activation`, `nonfinite_loss`, `nonfinite_gradient` and
-`nonfinite_parameter`. Its layer is the origin: the first site, at the first such step, in the order in which the
-numbers come about: the forward pass from the input to the loss, the backward pass from the loss to the input. The
-others are listed as affected. `origin` in the details says whether the kind is the earliest of its step.
+One event per kind: `nonfinite_input`, `nonfinite_activation`, `nonfinite_loss`, `nonfinite_gradient` and
+`nonfinite_parameter`. Its layer is the origin: the first site, at the first such step, in the order of computation: the
+forward pass from the input to the loss, the backward pass from the loss to the input. The others are listed as
+affected. `origin` in the details is true if the kind is the earliest of its step.
 
 In a light step only the loss and the norm of all gradients are known: their events have no layer (`unread` in the
-details), for by the next step that is read NaN has gone everywhere.
+details), since by the next step that is read NaN has spread everywhere.
 
-What is told apart from a failure: a loss scaler's trial (infinite gradients whose step it skipped), an additive mask
-of zeros and -inf among the inputs, and values that reach neither loss nor gradients (`contained`, low confidence).
+No failures are: a loss scaler's trial (infinite gradients whose step it skipped), an additive mask of zeros and -inf
+among the inputs, and values that reach neither loss nor gradients (`contained`, low confidence).
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ KIND_OF = {
     "param": "nonfinite_parameter",
     "update": "nonfinite_parameter",
 }
-"""Which event a kind of site tells."""
+"""Kind of event by kind of site."""
 ORDER = ("nonfinite_input", "nonfinite_activation", "nonfinite_loss", "nonfinite_gradient", "nonfinite_parameter")
-"""The order in which the numbers of one step come about."""
+"""Kinds of events in the order in which a step computes its numbers."""
 LISTED = 32
-"""Affected sites that the details name."""
+"""Affected sites in the details at most."""
 
 
 class NonFiniteThresholds(Thresholds):
-    """When a non-finite value counts."""
+    """The thresholds of non-finite values that may be intended."""
 
     max_skips: int = Field(
         16,
@@ -69,7 +69,7 @@ class NonFiniteThresholds(Thresholds):
 
 
 class NonFinite(Synced):
-    """Watches for NaN and infinity."""
+    """The detector of NaN and infinity in inputs, activations, gradients, parameters and losses."""
 
     name: ClassVar[str] = "non_finite"
     needs: ClassVar[frozenset[str]] = frozenset(set(KIND_OF))
@@ -87,7 +87,7 @@ class NonFinite(Synced):
         self._table: npt.NDArray[np.float64] | None = None
 
     def build(self, layout: Layout, rows: int) -> None:
-        """Order the rows of each kind as their numbers come about."""
+        """Sort the rows of each kind in the order of their computation."""
         position = flow(layout)
         groups: dict[str, list[tuple[tuple[int, ...], int]]] = {kind: [] for kind in ORDER}
         for row, site in enumerate(layout.sites[:rows]):
@@ -104,7 +104,7 @@ class NonFinite(Synced):
         self._order = {kind: np.array([row for _, row in sorted(group)], np.intp) for kind, group in groups.items()}
 
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
-        """Take one step."""
+        """Judge one step."""
         if not len(step.table):
             return self._observe_light(step)
         self.sync(step, layout)
@@ -112,9 +112,11 @@ class NonFinite(Synced):
         loss, loss_bad = step.loss, _loss_bad(step)
         skips = step.scalars.get("skipped", 0.0)
         any_bad = bool(column.any())
+        # The details show the extremes of the step before the failure.
         previous, self._table = self._table, step.table
         if not any_bad and not loss_bad and skips <= self.thresholds.max_skips and not self._details:
             return []
+        # Masks and a scaler's trials are intended: their sites are left out.
         bad = {kind: rows[column[rows] > 0] for kind, rows in self._order.items()}
         bad["nonfinite_input"] = self._without_masks(step, bad["nonfinite_input"])
         if 0 < skips <= self.thresholds.max_skips:
@@ -123,7 +125,7 @@ class NonFinite(Synced):
         if skips > self.thresholds.max_skips:
             found["nonfinite_gradient"] = True
         if self._episodes["nonfinite_gradient"].active and not math.isfinite(step.scalars.get("grad_norm", 0.0)):
-            found["nonfinite_gradient"] = True  # told by a light step, and not over
+            found["nonfinite_gradient"] = True  # an event of a light step that lasts
         contained = loss is not None and not found["nonfinite_loss"] and not found["nonfinite_gradient"]
         events: list[Event] = []
         for kind in ORDER:
@@ -145,10 +147,10 @@ class NonFinite(Synced):
         return last - first
 
     def _observe_light(self, step: Step) -> list[Event]:
-        """Judge the loss and the norm of all gradients: where it began is not known, what else is broken neither."""
+        """Judge the loss and the norm of all gradients of a light step; the layer is not known."""
         scalars = step.scalars
         loss, norm = scalars.get("loss", 0.0), scalars.get("grad_norm", 0.0)
-        # The difference of a number that is not finite from itself is NaN.
+        # The difference of a non-finite number and itself is NaN.
         if loss - loss == 0.0 == norm - norm and not self._details and not scalars.get("loss_nonfinite"):
             return []
         found = {}
@@ -180,7 +182,7 @@ class NonFinite(Synced):
         return 1.0, {**self._details[kind], "contained": False, "affected_last": 0}
 
     def ongoing(self) -> Iterable[Event]:
-        """The events that still last."""
+        """Return the events that still last."""
         return [event for episode in self._episodes.values() for event in episode.ongoing()]
 
     def _judge(
@@ -254,8 +256,8 @@ class NonFinite(Synced):
         return details
 
     def _origin(self, step: Step, found: Mapping[str, bool]) -> str:
-        """The kind that came first in its step. Weights are read before the step: those that are broken broke the
-        forward.
+        """Return the kind that came first in its step. Weights are read before the optimizer's step: non-finite ones
+        were the reason of the forward pass's values.
         """
         weights = [row for row in self._order["nonfinite_parameter"].tolist() if row in self._weights]
         if not found["nonfinite_input"] and (step.table[weights, NONFINITE] > 0).any():
@@ -264,14 +266,14 @@ class NonFinite(Synced):
 
     @staticmethod
     def _without_masks(step: Step, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-        """Leave out additive attention masks: zeros and -inf."""
+        """Leave out additive attention masks, which consist of zeros and -inf."""
         table = step.table
         mask = (table[rows, RMS] == 0.0) & (table[rows, NONFINITE] < table[rows, COUNT])
         return np.asarray(rows[~mask])
 
     @staticmethod
     def _without_trials(layout: Layout, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-        """Leave out output gradients of the backward passes whose step the scaler skipped: the applied ones are
+        """Leave out output gradients of backward passes whose step the scaler skipped, if all parameters' gradients are
         finite.
         """
         if any(layout.sites[row].kind == "param_grad" for row in rows.tolist()):

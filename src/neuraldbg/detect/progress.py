@@ -1,4 +1,4 @@
-"""What a stream's loss has done so far: where it began, its best level, where it is, how noisy it is.
+"""The progress of a stream's loss: its start, best level, present level and noise; and a sorted window of values.
 
 Losses may be negative, cross zero, or be heavy-tailed: levels are compared by differences, never by ratios to a mean.
 """
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Step
 
 START = 3
-"""Losses that make the starting level."""
+"""Losses whose mean is the starting level."""
 BLOWN = 10.0
-"""A second or third loss that is this far from the first, in units of it, is what became of the start."""
+"""Distance of a second or third loss from the first, in units of the first, above which it is not part of the start."""
 SPAN = 10
 """Time constant, in steps, of the moving level and of the noise."""
 IQR_OF_SIGMA = 1.349
 """The interquartile range of a normal distribution in units of its standard deviation."""
 SIGMA_OF_DIFF = math.sqrt(math.pi) / 2
-"""Standard deviation of white normal noise from the mean absolute difference of neighbours."""
+"""Standard deviation of white normal noise in units of the mean absolute difference of neighbours."""
 
 
 class Progress:
-    """The course of one loss."""
+    """The start, best level, present level and noise of one loss."""
 
     __slots__ = ("best", "count", "diff", "last", "level", "start")
 
@@ -36,7 +36,7 @@ class Progress:
         self.diff = 0.0
 
     def add(self, loss: float) -> None:
-        """Take one finite loss."""
+        """Add one finite loss."""
         self.count = count = self.count + 1
         if count == 1:
             self.start = self.level = self.best = self.last = loss
@@ -45,7 +45,7 @@ class Progress:
         if count > SPAN:
             weight = 1.0 / SPAN
             most = 5.0 * self.diff + 1e-12
-            if change > most:  # a spike must not pass for noise
+            if change > most:  # a spike must not count as noise
                 change = most
         else:
             weight = 1.0 / count
@@ -63,13 +63,13 @@ class Progress:
         return SIGMA_OF_DIFF * self.diff
 
     def learned(self, share: float = 0.1) -> bool:
-        """Return True if the loss fell by a share of its start and clearly beyond its noise, and has stayed down."""
+        """Return True if the loss fell by ``share`` of its start and clearly beyond its noise, and has stayed down."""
         fall = self.start - self.best
         return fall > max(share * abs(self.start), 3.0 * self.noise) and self.level - self.best < 0.3 * fall
 
 
 class Progresses:
-    """The courses of all streams. Asked again about the same step, it says the same."""
+    """The progress of the losses of all streams; a second call for the same step returns the same object."""
 
     def __init__(self) -> None:
         self._of: dict[int, Progress] = {}
@@ -78,7 +78,7 @@ class Progresses:
         self._said: Progress | None = None
 
     def observe(self, step: Step) -> Progress | None:
-        """Take a step's loss and give the course that judges it: its stream's, or the latest if it has none."""
+        """Add a step's loss. Return the progress of its stream, or the newest one if its stream has no loss."""
         if step is self._step:
             return self._said
         self._step = step
@@ -95,7 +95,7 @@ class Progresses:
 
 
 class Window:
-    """The last values, kept sorted: median, quartiles and extremes at no cost, robust to a quarter of outliers."""
+    """The last values, kept sorted: median, quartiles and extremes by index, robust to a quarter of outliers."""
 
     __slots__ = ("_queue", "ordered", "size")
 
@@ -103,13 +103,13 @@ class Window:
         self.size = size
         self._queue: deque[float] = deque()
         self.ordered: list[float] = []
-        """The values, smallest first."""
+        """Values in the window, smallest first."""
 
     def __len__(self) -> int:
         return len(self.ordered)
 
     def add(self, value: float) -> None:
-        """Take a finite value; the oldest leaves when the window is full."""
+        """Add a finite value. In a full window it replaces the oldest."""
         queue, ordered = self._queue, self.ordered
         if len(queue) == self.size:
             del ordered[bisect_left(ordered, queue.popleft())]
@@ -117,12 +117,12 @@ class Window:
         insort(ordered, value)
 
     def clear(self) -> None:
-        """Forget all values."""
+        """Remove all values."""
         self._queue.clear()
         self.ordered.clear()
 
     def quantile(self, share: float) -> float:
-        """The value below which that share of the window lies (nearest rank)."""
+        """Return the value below which ``share`` of the window lies (nearest rank)."""
         return self.ordered[min(int(share * len(self.ordered)), len(self.ordered) - 1)]
 
     @property

@@ -1,4 +1,4 @@
-"""The numbers of a step that several detectors read, worked out once for all of them."""
+"""The values of a step that several detectors need, computed once for all of them."""
 
 from __future__ import annotations
 
@@ -22,19 +22,25 @@ if TYPE_CHECKING:
 class Parameters(Synced):
     """The rows of each parameter with an update site, in data-flow order: of kind update, param and param_grad.
 
-    A parameter without a param or param_grad site has row -1 there, which `has_grad` and `has_param` say.
+    A parameter without a param or param_grad site has row -1 there.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.version = 0
+        """Counter that grows when the rows change."""
         self.places: tuple[tuple[str, str], ...] = ()
+        """Layer path and site label of each parameter."""
         self.update: Rows = np.zeros(0, np.intp)
+        """Row of each parameter's update."""
         self.update_rms: Rows = np.zeros(0, np.intp)
-        """Places of the updates' rms in a table that is read flat."""
+        """Index of each update's rms in the flattened table."""
         self.param: Rows = np.zeros(0, np.intp)
+        """Row of each parameter itself, -1 if it has none."""
         self.grad: Rows = np.zeros(0, np.intp)
+        """Row of each parameter's gradient, -1 if it has none."""
         self.matrix: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
+        """True for weight matrices."""
 
     def build(self, layout: Layout, rows: int) -> None:
         """Match the rows by layer and parameter name."""
@@ -53,9 +59,9 @@ class Parameters(Synced):
 
 
 class Readings:
-    """The course of the losses, gradients by layer, parameters with their updates, and how many steps went unread.
+    """The progress of the losses, gradients by layer, parameters with their updates, and counts of light steps.
 
-    A detector has one of its own until `Watch` gives all of them the same.
+    A detector has its own object until `Watch` gives all of them the same one.
     """
 
     __slots__ = ("_missed", "layers", "matrices", "parameters", "progress")
@@ -68,12 +74,12 @@ class Readings:
         self._missed: dict[int, int] = {}
 
     def light(self, step: Step) -> None:
-        """Take a light step: its loss counts, its sites were not read."""
+        """Count a light step, and add its loss."""
         self._missed[step.stream] = self._missed.get(step.stream, 0) + 1
         self.progress.observe(step)
 
     def missed(self, step: Step) -> int:
-        """Light steps of this step's optimizer up to now, which `Episodes` reckons as steps gone by unread."""
+        """Return the number of light steps of this step's optimizer so far, for `Episodes`."""
         return self._missed.get(step.stream, 0) if self._missed else 0
 
     def norms_of(self, block: Block) -> Floats:

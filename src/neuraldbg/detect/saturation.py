@@ -1,4 +1,4 @@
-"""Hidden units of a bounded activation sit at its bounds, where its derivative is next to nothing.
+"""Hidden units of a bounded activation are at its bounds, where its derivative is almost zero.
 
 Judged on sigmoids, tanhs and their hard versions as modules, and on layers whose output goes into a functional sigmoid
 or tanh first. The last activation of a model is not judged: a confident classifier and a generator's flat background
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class SaturationThresholds(Thresholds):
-    """When a layer is saturated."""
+    """The thresholds of the share of saturated elements of a layer."""
 
     share: float = Field(
         0.5,
@@ -47,7 +47,7 @@ class SaturationThresholds(Thresholds):
 
 
 class Saturation(Synced):
-    """Watches for saturated units."""
+    """The detector of hidden units at the bounds of their activation."""
 
     name: ClassVar[str] = "saturation"
     needs: ClassVar[frozenset[str]] = frozenset({"activation"})
@@ -58,7 +58,7 @@ class Saturation(Synced):
         self.thresholds = t = thresholds or SaturationThresholds()
         self._picked: npt.NDArray[np.intp] = np.zeros(0, np.intp)
         self._count = self._saturated = self._picked
-        """Places in a table that is read flat."""
+        """Indices of count (``_count``) and saturated (``_saturated``) in the flattened table."""
         self._types: tuple[str, ...] = ()
         self.readings = Readings()
         self._episodes = Episodes("saturated_units", "activation_regime", enter_steps=t.steps, leave_steps=3)
@@ -86,7 +86,7 @@ class Saturation(Synced):
         self._types = tuple(name for _, _, name in picked)
 
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
-        """Take one step."""
+        """Judge one step."""
         self.sync(step, layout)
         if not len(self._picked):
             return []
@@ -115,10 +115,10 @@ class Saturation(Synced):
         return steps_before(full)
 
     def ongoing(self) -> Iterable[Event]:
-        """The events that still last."""
+        """Return the events that still last."""
         return self._episodes.ongoing()
 
 
 def _bounded(layer: Layer, ops: frozenset[str]) -> str:
-    """Name of the bounded activation that the layer is or goes into, "" if none."""
+    """Return the name of the bounded activation that the layer is or goes into, "" if there is none."""
     return layer.type if layer.type in BOUNDED else next(iter(sorted(ops & BOUNDED_OPS)), "")

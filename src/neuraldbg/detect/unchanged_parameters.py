@@ -1,10 +1,10 @@
 """A parameter gets a gradient and a step, and does not change by a single bit.
 
-Told apart in the details: `zero_grad` true, the gradient itself is exactly zero for ever (weight matrices only);
-otherwise the gradient is there and the update is lost. `exact` false: the tensor is larger than what is read of it,
-and only that part is known not to have changed. Parameters without a gradient (frozen, unused) are not judged here:
-that is read from the program as a fact. Nor is a run whose loss has settled, whose last updates may be below the
-precision of the weights, or single steps with learning rate zero.
+In the details: `zero_grad` true, the gradient itself is always exactly zero (weight matrices only); otherwise the
+gradient is there and the update is lost. `exact` false: the tensor is larger than the sample that is read of it, and
+only the sample is known not to have changed. Parameters without a gradient (frozen, unused) are not judged here: that
+is read from the program as a fact. Nor are runs whose loss has settled, whose last updates may be below the precision
+of the weights, nor single steps with learning rate zero.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class UnchangedThresholds(Thresholds):
-    """When a parameter counts as unchanged."""
+    """The thresholds of a parameter that does not change."""
 
     steps: int = Field(
         10,
@@ -51,7 +51,7 @@ class UnchangedThresholds(Thresholds):
 
 
 class UnchangedParameters:
-    """Watches for parameters that do not change."""
+    """The detector of parameters that do not change in spite of a gradient and a step."""
 
     name: ClassVar[str] = "unchanged_parameters"
     needs: ClassVar[frozenset[str]] = frozenset({"param_grad", "update"})
@@ -66,11 +66,12 @@ class UnchangedParameters:
         self._zero = Episodes("unchanged_parameters", family, enter_steps=t.zero_grad_steps, leave_steps=t.steps)
 
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
-        """Take one step."""
+        """Judge one step."""
         progress = self.readings.progress.observe(step)
         p, t = self._synced(step, layout), self.thresholds
         if not step.applied or not len(p.update):
             return []
+        # Most steps end here: an update with rms 0 is needed.
         table, missed = step.table, self.readings.missed(step)
         still = table.take(p.update_rms) == 0
         if self._lost.idle and self._zero.idle and not still.any():
@@ -84,6 +85,7 @@ class UnchangedParameters:
             return self._lost.observe(step.index, nothing, seen, _never, missed=missed) + self._zero.observe(
                 step.index, nothing, seen, _never, missed=missed
             )
+        # A settled loss may have updates below the precision of the weights.
         exact = count >= table[p.update, TOTAL]
         if progress is not None and progress.learned():
             same = np.zeros_like(same)
@@ -111,7 +113,7 @@ class UnchangedParameters:
         return steps_before(block.take(p.update_rms, first) == 0)
 
     def _synced(self, step: Step, layout: Layout) -> Parameters:
-        """The parameters of the layout, judged from now on."""
+        """Return the parameters of the layout, and set them as the places of the episodes if they are new."""
         p = self.readings.parameters
         p.sync(step, layout)
         if p.version != self._version:
@@ -121,7 +123,7 @@ class UnchangedParameters:
         return p
 
     def ongoing(self) -> Iterable[Event]:
-        """The events that still last."""
+        """Return the events that still last."""
         return self._lost.ongoing() + self._zero.ongoing()
 
 

@@ -1,11 +1,11 @@
 """The optimizer's updates are out of proportion to the weights.
 
 The ratio norm(update) / norm(weight) of each weight matrix is near 1e-3 in healthy training. `update_ratio_high`: a
-matrix moves by a tenth of itself at every step while the loss does not profit, or by more than itself.
+matrix changes by a tenth of itself at every step while the loss does not improve, or by more than itself.
 `update_ratio_low`: the median over all matrices is so small that nothing can be learned (a run-wide event without a
-layer), or one matrix stands practically still while the others move. Low is not judged while the learning rate warms
-up or after it was decayed, nor where the loss has settled or is falling: small updates are then right. Biases, gains
-and weights that begin at zero have no meaningful ratio.
+layer), or one matrix hardly changes while the others do. Low is not judged while the learning rate warms up or after it
+was decayed, nor if the loss has settled or is falling: small updates are then right. Biases, gains and weights that
+begin at zero have no meaningful ratio.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class UpdateRatioThresholds(Thresholds):
-    """When a ratio is out of range."""
+    """The thresholds of the ratio of updates to weights."""
 
     high: float = Field(
         0.1,
@@ -75,7 +75,7 @@ class UpdateRatioThresholds(Thresholds):
 
 
 class UpdateRatio:
-    """Watches the size of updates."""
+    """The detector of updates that are too large or too small for the weights."""
 
     name: ClassVar[str] = "update_ratio"
     needs: ClassVar[frozenset[str]] = frozenset({"param", "update"})
@@ -88,9 +88,10 @@ class UpdateRatio:
         self._update: npt.NDArray[np.intp] = np.zeros(0, np.intp)
         self._param: npt.NDArray[np.intp] = np.zeros(0, np.intp)
         self._update_count = self._update
-        """Places in a table that is read flat: the updates' rms, the weights' rms, the updates' count."""
+        """Indices in the flattened table: of the updates' rms (``_update``), the weights' rms (``_param``) and the
+        updates' count (``_update_count``)."""
         self._young: Bools = np.zeros(0, np.bool_)
-        """Weights that began at zero and still grow: their ratio falls with time by itself."""
+        """True for weights that began at zero and still grow: their ratio falls with time by itself."""
         self._any_young = False
         self._lr: dict[int, tuple[float, float]] = {}
         family = "optimizer_stability"
@@ -102,14 +103,14 @@ class UpdateRatio:
         self._median = 0.0
 
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
-        """Take one step."""
+        """Judge one step."""
         progress = self.readings.progress.observe(step)
         self._sync(step, layout)
         if not step.applied or not len(self._update):
             return []
         table, t = step.table, self.thresholds
         weight, update = table.take(self._param), table.take(self._update)
-        if weight.min() > t.smallest and update.min() >= 0:  # NaN, where something was not seen, compares as false
+        if weight.min() > t.smallest and update.min() >= 0:  # a site that was not read is NaN, which compares as false
             ratio = update / weight
         else:
             there = table.take(self._update_count) > 0
@@ -123,6 +124,7 @@ class UpdateRatio:
         if self._any_young:
             self._young &= ~(ratio < t.high / t.leave)
             self._any_young = bool(self._young.any())
+        # The median is judged in every step, since it also notes the learning rate.
         improving = progress is not None and progress.learned()
         events = self._judge_median(step, ratio, improving=improving)
         if self._idle and np.fmax.reduce(ratio) <= t.high and np.fmin.reduce(ratio) >= t.still:
@@ -130,7 +132,7 @@ class UpdateRatio:
         return events + self._judge_high(step, ratio, improving=improving) + self._judge_still(step, ratio)
 
     def pass_over(self, block: Block, first: int) -> int:
-        """Pass over the leading steps in which every ratio, and their median, is where it belongs."""
+        """Pass over the leading steps in which every ratio, and their median, is within the thresholds."""
         self._sync(block.steps[first], block.layout)
         if not len(self._update):
             return len(block) - first
@@ -138,7 +140,7 @@ class UpdateRatio:
         if low is None or low.active or low.run or self._any_young or not self._idle:
             return 0
         weight, update = block.take(self._param, first), block.take(self._update, first)
-        usual = steps_before(~(weight > t.smallest))  # what was not seen is NaN, which compares as false
+        usual = steps_before(~(weight > t.smallest))  # a site that was not read is NaN, which compares as false
         ratio = update[:usual] / weight[:usual]
         fine = steps_before(~((ratio <= t.high) & (ratio >= t.still)))
         steps, (top, before) = 0, self._lr[block.stream]
@@ -157,7 +159,7 @@ class UpdateRatio:
         return self._over.idle and self._high.idle and self._still.idle
 
     def ongoing(self) -> Iterable[Event]:
-        """The events that still last."""
+        """Return the events that still last."""
         low = [event for episode in self._low.values() for event in episode.ongoing()]
         return self._merged(self._over.ongoing(), self._high.ongoing()) + self._still.ongoing() + low
 
@@ -192,13 +194,14 @@ class UpdateRatio:
 
     @staticmethod
     def _merged(over: list[Event], high: list[Event]) -> list[Event]:
-        """Let the one that overwrites tell it where a matrix is both."""
+        """Return both kinds of events, those above ``overwrite`` alone for a site with both."""
         told = {event.site for event in over}
         return over + [event for event in high if event.site not in told]
 
     def _judge_median(self, step: Step, ratio: Floats, *, improving: bool) -> list[Event]:
-        """Judge the median over all matrices, and note whether low ratios are right at this step."""
+        """Judge the median over all matrices. Set ``_held`` if low ratios are right at this step."""
         t = self.thresholds
+        # Low ratios are right during warm-up, after a decay, and while the loss improves.
         lr = step.scalars.get("lr", np.nan)
         top, before = self._lr.get(step.stream, (lr, lr))
         self._lr[step.stream] = (max(top, lr), lr)
@@ -209,6 +212,7 @@ class UpdateRatio:
             moving = ratio[ratio > 0]
             median = float(np.median(moving)) if len(moving) else 0.0
         self._median = median
+        # One episode per optimizer: each has a median of its own.
         low = self._low.get(step.stream)
         if low is None:
             low = Episode("update_ratio_low", "optimizer_stability", enter_steps=t.low_steps, leave_steps=3)
@@ -222,7 +226,7 @@ class UpdateRatio:
         return low.observe(step.index, is_low, calm, lambda: (0.8, details), missed=self.readings.missed(step))
 
     def _judge_still(self, step: Step, ratio: Floats) -> list[Event]:
-        """Judge single matrices that stand still while the others move."""
+        """Judge single matrices that hardly change while the others do."""
         t = self.thresholds
         judged = not self._held and self._median > t.low
         still = (ratio > 0) & (ratio < t.still) & judged

@@ -3,8 +3,8 @@
 Judged on weight matrices, a layer at a time, in three ways (`how` in the details): `relative`: many orders below the
 layers nearer to the loss; `absolute`: below what float32 training can use, in all layers; `history`: many orders below
 what the layer had, all layers together (a net that died). A run that has converged has tiny gradients everywhere and
-is healthy: where the loss has settled, only `relative` speaks. A layer whose gradient is growing back (zero-
-initialised branches and heads in their first steps) is not judged yet.
+is healthy: if the loss has settled, only `relative` is judged. A layer whose gradient is growing back (branches and
+heads in their first steps that were initialised to zero) is not judged yet.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     Bools = npt.NDArray[np.bool_]
 
 EARLY = 10
-"""Gradients of a layer that make its early level."""
+"""Gradients of a layer whose mean is its early level."""
 
 
 class VanishingThresholds(Thresholds):
-    """When a gradient has vanished."""
+    """The thresholds of a vanished gradient, for each of the three ways."""
 
     floor: float = Field(
         1e-7,
@@ -78,7 +78,7 @@ class VanishingThresholds(Thresholds):
 
 
 class VanishingGradients:
-    """Watches for vanishing gradients."""
+    """The detector of layers whose gradient is too small to learn from."""
 
     name: ClassVar[str] = "vanishing_gradients"
     needs: ClassVar[frozenset[str]] = frozenset({"param_grad"})
@@ -93,11 +93,11 @@ class VanishingGradients:
         self._at_start: Floats = np.zeros(0)
         self._early_top = 0.0
         self._learned = False
-        """Whether the early level of every layer is known."""
+        """True once the early level of every layer is known."""
         self._episodes = Episodes("vanishing_gradients", "gradient_health", enter_steps=t.steps, leave_steps=3)
 
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
-        """Take one step."""
+        """Judge one step."""
         progress, grads = self.readings.progress.observe(step), self._synced(step, layout)
         if not self._layers:
             return []
@@ -107,7 +107,8 @@ class VanishingGradients:
         if self._learned and self._episodes.idle and bottom > self._least:
             return []
         if grads.nonfinite(step).any():
-            return []  # moments are over the finite gradients: what is left of them tells nothing
+            return []  # moments are over the finite gradients: the rest of them means nothing
+        # Each layer is compared with the largest gradient of the layers nearer to the loss.
         usable = np.isfinite(rms)
         reference = np.full(len(rms), np.nan)
         reference[:-1] = np.fmax.accumulate(rms[::-1])[::-1][1:]
@@ -115,7 +116,7 @@ class VanishingGradients:
         relative = (rms < t.ratio * reference) & (rms < t.ratio_floor)
         settled = progress is not None and progress.learned(0.05)
         top = float(np.fmax.reduce(rms)) if usable.any() else np.nan
-        # All layers together: below the floor, or fallen below what they were. A settled loss explains both.
+        # All layers together: below the floor, or far below their early levels. A settled loss explains both.
         low = not settled and (top < t.floor or bool((rms[usable] < t.drop * self._early[usable]).all()))
         absolute = usable & low
         bad = relative | absolute
@@ -125,6 +126,7 @@ class VanishingGradients:
             & (rms > t.leave * t.floor)
             & ((rms > t.leave * t.ratio * reference) | (rms > t.ratio_floor) | np.isnan(reference))
         )
+        # A gradient that grows while it is counted is coming back (branches initialised to zero): it is not bad.
         fresh = bad & (self._episodes.run == 0)
         self._at_start[fresh] = rms[fresh]
         back = bad & ~self._episodes.active & (rms > t.growing * self._at_start) & (rms > 0)
@@ -145,12 +147,12 @@ class VanishingGradients:
             return len(block) - first
         if not (self._learned and self._episodes.idle):
             return 0
-        # A layer that was not seen is NaN, and is not small.
+        # A layer that was not read is NaN, which compares as false: not small.
         return steps_before(grads.rms_of(block, first) <= self._least)
 
     @property
     def _least(self) -> float:
-        """RMS above which no gradient has vanished in any way."""
+        """RMS gradient above which no layer can be bad in any of the three ways."""
         t = self.thresholds
         return max(t.ratio_floor, t.floor, t.drop * self._early_top)
 
@@ -158,11 +160,11 @@ class VanishingGradients:
         return self.readings.matrices.synced(step, layout, self._layers, self._grow)
 
     def ongoing(self) -> Iterable[Event]:
-        """The events that still last."""
+        """Return the events that still last."""
         return self._episodes.ongoing()
 
     def _learn(self, rms: Floats, usable: Bools) -> None:
-        """Early level of each layer: the running mean of its first gradients."""
+        """Update the early level of each layer, the running mean of its first gradients."""
         new = usable & (self._seen < EARLY)
         if new.any():
             self._seen[new] += 1

@@ -1,4 +1,4 @@
-"""All detectors at once: a step enters, new and lasting events leave; the events of the run are kept within bounds."""
+"""All detectors over the steps of a run: a step in, new and lasting events out, and a bounded list of all events."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Event, Layout, Step
 
 FIRST = 48
-"""Events of one kind that are kept for good, the earliest."""
+"""Earliest events of one kind, which are always kept."""
 LATEST = 16
-"""Events of one kind kept beyond those, the latest seen."""
+"""Newest events of one kind that are kept beyond those."""
 SEVERAL = 4
-"""Steps from which it takes less time to look at them together than one by one."""
+"""Steps from which judging them together takes less time than one by one."""
 
 
 class Watch:
     """Runs every detector over the steps of a run.
 
-    ``overrides`` holds thresholds by detector name. ConfigError for a detector or a threshold that does not exist,
-    with the nearest names, and for a value out of range.
+    ``overrides`` holds thresholds by detector name. Raises ConfigError for a detector or a threshold that does not
+    exist, with the nearest names, and for a value out of range.
     """
 
     def __init__(self, overrides: Mapping[str, Mapping[str, Any]] | None = None) -> None:
@@ -55,7 +55,7 @@ class Watch:
         self._begin()
 
     def _begin(self) -> None:
-        """Make the detectors, which know nothing of the run yet."""
+        """Create the detectors, without any state of the run."""
         self.detectors: tuple[Detector, ...] = tuple(
             _made(cls, self._overrides[cls.name]) if cls.name in self._overrides else cls() for cls in DETECTORS
         )
@@ -72,10 +72,10 @@ class Watch:
         return frozenset().union(*(detector.needs for detector in self.detectors))
 
     def expect(self, steps: Sequence[Step], layout: Layout, tables: npt.NDArray[np.float64]) -> None:
-        """Hear which full steps will be observed next, so that they can be looked at together.
+        """Announce the full steps that will be observed next, so that they can be judged together.
 
-        ``tables`` holds theirs, shape (steps, sites, STATS). They must still be observed, one by one, and give then
-        what they would have given without. The arrays are let go with the last of them.
+        ``tables`` holds their tables, shape (steps, sites, len(STATS)). Each must still be passed to ``observe``, which
+        returns the same events as without this call. The arrays are released with the last step.
         """
         stream, count = steps[0].stream, 0
         while count < len(steps) and steps[count].stream == stream and steps[count].applied:
@@ -85,11 +85,11 @@ class Watch:
             self._ahead = Ahead(Block(steps[:count], layout, tables[:count]), self.detectors)
 
     def observe(self, step: Step, layout: Layout) -> list[Event]:
-        """Take one step and give the events that began or were brought up to date with it."""
+        """Judge one step. Return the events that began or were updated."""
         try:
             return self._observe(step, layout)
         except BaseException as error:
-            if passes(error):  # a time limit of the program's has left a detector between two steps
+            if passes(error):  # an exception of the program's, such as a time limit, has interrupted a detector
                 self._begin()
             raise
 
@@ -103,7 +103,7 @@ class Watch:
                     events += found
         else:
             self._read = step.index
-            self._readings.progress.observe(step)  # those who ask for it may have passed over this step
+            self._readings.progress.observe(step)  # the detectors that call this may have passed over the step
             for detector in self._due(step):
                 if found := detector.observe(step, layout):
                     events += found
@@ -112,7 +112,7 @@ class Watch:
         return events
 
     def _due(self, step: Step) -> Sequence[Detector]:
-        """The detectors that have not passed over this step."""
+        """Return the detectors that have not passed over this step."""
         ahead = self._ahead
         if ahead is None or ahead.next is not step:
             return self.detectors
@@ -123,7 +123,7 @@ class Watch:
 
     @property
     def read(self) -> int:
-        """The last step whose sites were read, -1 if there is none."""
+        """The last step whose sites were read; -1 if there is none."""
         return self._read
 
     @property
@@ -140,7 +140,7 @@ class Watch:
 
     @property
     def dropped(self) -> Mapping[str, int]:
-        """Return how many events of each kind were let go to keep within bounds; the first of a kind never is."""
+        """Number of events of each kind that were dropped to bound the list; the earliest are always kept."""
         return dict(self._dropped)
 
     def _keep(self, event: Event) -> None:

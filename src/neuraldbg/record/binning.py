@@ -21,19 +21,19 @@ SUMMED = (column("nonfinite"),)
 """Statistics that are added over folded steps; all others are averaged over the steps in which the site was seen."""
 SUMMED_SCALARS = ("loss_nonfinite",)
 MAX_STREAMS = 8
-"""With more optimizers than this among the rows of a fold, bins mix them: a program that makes a new optimizer at every
-step would else never be thinned."""
+"""Number of streams among the rows of a fold above which bins mix them: a program that makes a new optimizer at every
+step would otherwise never be thinned."""
 
 
 def fold(block: Block, bin_steps: int) -> Block:
-    """Fold rows into bins of ``bin_steps`` steps of the same stream (of any stream where they are many).
+    """Fold rows into bins of ``bin_steps`` steps of the same stream; of mixed streams above MAX_STREAMS of them.
 
-    Moments are averaged over the steps in which the site was seen, weighted by their number, and over finite values;
-    ``nonfinite`` is added up; ``low`` and ``high`` keep the extremes. A bin's time, step and stream are
-    those of its first step; it counts as applied when all its steps were.
+    Moments are averaged over the steps in which the site was read, weighted by their number, and over finite values;
+    ``nonfinite`` is summed; ``low`` and ``high`` keep the extremes. A bin has the time, step and stream of its first
+    step, and counts as applied if all its steps were.
     """
     order, starts = _bins(block, bin_steps)
-    # Back from stream by stream to the order of time.
+    # ``order`` may go stream by stream; readers expect rows in the order of time.
     starts_in_time = np.argsort(block.ordinal[order][starts], kind="stable")
     first = order[starts][starts_in_time]
     last_step = np.maximum.reduceat((block.steps + block.width - 1)[order], starts)[starts_in_time]
@@ -59,7 +59,7 @@ def fold(block: Block, bin_steps: int) -> Block:
 
 
 def _bins(block: Block, bin_steps: int) -> tuple[Ints, Ints]:
-    """Return the rows in an order in which those of a bin are together, and where in it each bin begins."""
+    """Return an order of the rows in which those of a bin are neighbours, and the place in it where each bin begins."""
     alone = bool((block.stream == block.stream[0]).all())
     mixed = not alone and len(np.unique(block.stream)) > MAX_STREAMS
     place = (block.ordinal if mixed else block.turn) // bin_steps
@@ -90,13 +90,13 @@ def _fold_tables(block: Block, order: Ints, starts: Ints) -> tuple[Floats32, Flo
 
 
 def _average(table: Floats32, seen: Floats32) -> Floats32:
-    """(T, S, K) and (T, S) to (S, K)."""
+    """Average the rows of a bin: shapes (T, S, K) and (T, S) to (S, K)."""
     finite = np.isfinite(table)
     value = table.astype(np.float64)
     with np.errstate(invalid="ignore"):
         folded: Floats = value.mean(axis=0)
     folded[:, list(SUMMED)] = value[:, :, list(SUMMED)].sum(axis=0)
-    # Only few sites have bad values, or were seen in some of the steps only: they are weighed.
+    # The weighted average takes longer; few sites have non-finite values, or were read in some of the steps only.
     odd = ~finite.all(axis=(0, 2)) | (seen != seen[0]).any(axis=0)
     if odd.any():
         folded[odd] = _weighed(value[:, odd], finite[:, odd], seen[:, odd])
@@ -115,7 +115,7 @@ def _weighed(value: Floats, finite: npt.NDArray[np.bool_], seen: Floats32) -> Fl
 
 
 def _extreme(extreme: np.ufunc, table: Floats32, seen: Floats32) -> Floats32:
-    """The zeros of a site that was not seen are no extremes of it."""
+    """Reduce the rows of a bin to an extreme, leaving out the zeros of steps in which a site was not read."""
     found: Floats32 = extreme.reduce(table, axis=0)
     hidden = (seen == 0).any(axis=0)
     if hidden.any():

@@ -1,14 +1,14 @@
-"""Blocks of rows to bytes and back, or only some of their columns.
+"""The encoding of blocks of rows as bytes, and the decoding of all or some of their columns.
 
-A blob is: the magic ``NDBK``, the CRC-32 of all that follows it, the length of a JSON header, the header, and the
-arrays one after the other, little-endian. An array is stored column by column, so that the course of one statistic of
-one site is read without the rest; what the columns do that do not change over its rows is stored once: about half of a
-site's statistics (element counts, units, most counts of findings) hardly ever do. On a ConvNet trained on
-scikit-learn's digits that leaves 46% of the bytes, as zlib level 1 does in eight times the time; zlib on top
-leaves 39%, which is not worth what it takes from the training's cores.
+A blob is: the magic ``NDBK``, the CRC-32 of all bytes after it, the length of a JSON header, the header, and the arrays
+one after the other, little-endian. An array is stored column by column, so that the values of one statistic of one site
+over time are read without the rest. A column that is constant in a block is stored as one value: about half of a site's
+statistics (element counts, units, most counts of findings) hardly ever change. On a ConvNet trained on scikit-learn's
+digits that leaves 46% of the bytes, as zlib level 1 does in eight times the time; zlib on top leaves 39%, which is not
+worth the time that it takes from the training's cores.
 
-The array ``rows`` holds what has one value a row, each as 8 bytes, counters less the row's number. Blobs of version 1
-of the run file, which are still read, hold these one by one, and arrays row by row.
+The array ``rows`` holds the columns with one value per row, each as 8 bytes, counters minus the row's number. Blobs of
+version 1 of the run file, which are still read, hold these as separate arrays, and all arrays row by row.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _header_text = json.JSONEncoder(separators=(",", ":")).encode
-"""The program may replace what stands in json, as those do that have another library for it."""
+"""The encoder of ``json`` at import: the program may replace functions of ``json`` by those of another library."""
 _MAGIC = b"NDBK"
 _HEAD = struct.Struct("<4sI")
 _SIZE = struct.Struct("<I")
@@ -39,18 +39,18 @@ _DTYPES = {"rows": "<u8", "time": "<f8", "scalars": "<f8", "measured": "<f8", "a
            **dict.fromkeys(_TABLES, "<f4"), **dict.fromkeys(set(_INTS) - {"applied"}, "<i8")}  # fmt: skip
 _PLAIN = (*_INTS, "time")
 MOST_ROWS = 4096
-"""Rows of a block: the writer closes one at 512."""
+"""Rows of a block at most: the writer closes one at 512."""
 _MOST_NAMES = 1024
 _MOST_STATS = 64
 
 
 class BlobDamaged(ValueError):
-    """The bytes are no whole block."""
+    """Raised for bytes that are not a complete, consistent block."""
 
 
 def encode(block: Block) -> bytes:
-    """Return the block as bytes; what can be told from the full-resolution values is not stored."""
-    # Whether it has bins is asked of its rows, since a block of scalars alone has no tables that could show it.
+    """Encode a block as bytes. Columns that follow from the values at full resolution are not stored."""
+    # Stored in the header: a block of scalars alone has no tables to derive it from.
     binned = block.binned
     arrays: list[tuple[str, str, tuple[int, ...], bytes]] = []
     words = _words(block, binned=binned)
@@ -73,13 +73,13 @@ def encode(block: Block) -> bytes:
 
 
 def _words(block: Block, *, binned: bool) -> npt.NDArray[np.uint64]:
-    """(C, T): the columns of a block's rows, bit by bit."""
+    """Return the columns of a block's rows as raw 64-bit words, shape (C, T)."""
     count = len(block.names)
     words = np.empty((len(_INTS) + 1 + count * (1 + binned), len(block)), "<u8")
     ints, floats = words[: len(_INTS)].view("<i8"), words[len(_INTS) :].view("<f8")
     for i, name in enumerate(_INTS):
         ints[i] = getattr(block, name)
-    # What grows by one from row to row, as these do at full resolution, does not vary any more.
+    # At full resolution these grow by one per row: minus the row's number they are constant, and stored once.
     ints[: len(_COUNTED)] -= np.arange(len(block))
     floats[0] = block.time
     floats[1 : 1 + count] = block.scalars.T
@@ -89,12 +89,12 @@ def _words(block: Block, *, binned: bool) -> npt.NDArray[np.uint64]:
 
 
 def decode(blob: bytes) -> Block:
-    """Return the block in these bytes; BlobDamaged if they are not whole."""
+    """Decode a block. Raises BlobDamaged if the bytes are damaged."""
     return opened(blob).block()
 
 
 def opened(blob: bytes) -> Blob:
-    """Look into these bytes, reading nothing yet; BlobDamaged if they are not whole."""
+    """Check a block's bytes and header, without decoding the arrays. Raises BlobDamaged if they are damaged."""
     if len(blob) < _HEAD.size:
         raise BlobDamaged("a block is cut short")
     magic, checksum = _HEAD.unpack_from(blob)
@@ -115,7 +115,7 @@ def opened(blob: bytes) -> Blob:
 
 
 def _arrays(listed: list[Any], blob: bytes, start: int) -> dict[str, _Array]:
-    """Return the arrays that a header lists, each with its place; BlobDamaged where one is not what it says it is."""
+    """Return the arrays listed in a header, with their places. Raises BlobDamaged for an impossible dtype or shape."""
     arrays: dict[str, _Array] = {}
     for name, dtype, shape, length in listed:
         if name in arrays or _DTYPES[name] != dtype:
@@ -133,12 +133,13 @@ def _arrays(listed: list[Any], blob: bytes, start: int) -> dict[str, _Array]:
 
 
 def _check(found: Blob, header: dict[str, Any], arrays: dict[str, _Array]) -> None:
-    """Raise BlobDamaged unless every array has the shape and the bytes that the others, and the names, ask of it."""
+    """Raise BlobDamaged unless the names are valid, and the shapes and bytes of all arrays agree."""
     names = header["names"]
     if not isinstance(names, list) or len(names) > _MOST_NAMES or not all(isinstance(name, str) for name in names):
         raise BlobDamaged(f"a block's header names more than {_MOST_NAMES:,} scalars, or something else than text")
     if len(set(names)) != len(names) or not isinstance(found.binned, bool):
         raise BlobDamaged("a block's header names a scalar twice, or is not clear about bins")
+    # Sizes first: the shapes below, and the memory that a reader allocates, are computed from them.
     rows, tabled = found.length, "mean" in arrays
     table = (rows, found.sites, found.stats)
     if not 0 <= found.stats <= _MOST_STATS or any(type(size) is not int or not 0 <= size < 1 << 32 for size in table):
@@ -160,7 +161,7 @@ def _check(found: Blob, header: dict[str, Any], arrays: dict[str, _Array]) -> No
 
 
 def _check_length(name: str, array: _Array, *, old: bool) -> None:
-    """Raise BlobDamaged unless an array has as many bytes as its own mask of columns that vary says."""
+    """Raise BlobDamaged unless an array has the number of bytes that follows from its own mask of varying columns."""
     rows, count = array.shape[0], math.prod(array.shape[1:])
     expected, mask = 0, (count + 7) // 8
     if rows * count:
@@ -171,7 +172,7 @@ def _check_length(name: str, array: _Array, *, old: bool) -> None:
 
 
 class _Array(NamedTuple):
-    """Where an array stands in a blob; no view of it, so that it can be pickled."""
+    """The place of an array in a blob, without a view of it, so that it can be pickled."""
 
     blob: bytes
     start: int
@@ -185,7 +186,7 @@ class _Array(NamedTuple):
 
 
 class Blob:
-    """A block that is still bytes."""
+    """A block of rows that is still encoded; columns, tables or all rows are decoded on request."""
 
     def __init__(self, header: dict[str, Any], arrays: dict[str, _Array]) -> None:
         self._arrays = arrays
@@ -195,31 +196,35 @@ class Blob:
         shape = arrays["mean"].shape if self.old else (0, *header["sites"])
         self.sites: int = shape[1]
         self.stats: int = shape[2]
-        """Statistics of a site."""
+        """Number of statistics of a site."""
         self.length: int = arrays["ordinal" if self.old else "rows"].shape[0]
-        """Rows."""
+        """Number of rows."""
         self.scalars = len(self._names)
+        """Number of scalars."""
         self._alone: Block | None = None
-        """Its rows, once read: a run that is followed is laid out again with every new block."""
+        """The decoded rows without tables, None before the first request. They are kept: the history of a run that is
+        followed is built again with every new block."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes in the file."""
+        """Size of the blob in bytes."""
         return len(next(iter(self._arrays.values())).blob)
 
     def columns(self, name: str, wanted: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Read columns of ``mean``, ``low`` or ``high``, (n,) to (T, n); column i is statistic i % K of site i // K."""
+        """Decode columns of ``mean``, ``low`` or ``high``, shapes (n,) to (T, n). Column i is statistic i % K of site
+        i // K.
+        """
         array = self._arrays[name if self.binned else "mean"]
         return _unpack_columns(array.part, np.dtype(array.dtype), array.shape, wanted)
 
     def table(self, name: str) -> npt.NDArray[np.float32]:
-        """Read ``mean``, ``low`` or ``high`` as a whole, (T, S, K)."""
+        """Decode all of ``mean``, ``low`` or ``high``, shape (T, S, K)."""
         array = self._arrays[name if self.binned else "mean"]
         table: npt.NDArray[np.float32] = (_unpack_old if self.old else _unpack)(array)
         return table
 
     def block(self) -> Block:
-        """Read everything."""
+        """Decode the whole block."""
         if self.old:
             arrays = {name: _unpack_old(array) for name, array in self._arrays.items()}
         else:
@@ -236,7 +241,7 @@ class Blob:
         return Block(names=self._names, **arrays)
 
     def rows(self) -> Block:
-        """Read all but the tables: a block without sites, the same one each time."""
+        """Decode all but the tables. Returns a block without sites, the same object each time."""
         if self._alone is None:
             self._alone = self._read_rows()
         return self._alone
@@ -264,7 +269,7 @@ class Blob:
 
 
 def _pack(columns: npt.NDArray[Any]) -> bytes:
-    """(C, T) of unsigned integers, so that a NaN equals itself."""
+    """Pack columns, shape (C, T), storing constant ones once. Their dtype is unsigned, so that a NaN equals itself."""
     if columns.size == 0:
         return b""
     varies = (columns != columns[:, :1]).any(axis=1)
@@ -287,7 +292,7 @@ def _unpack(array: _Array) -> npt.NDArray[Any]:
     if rows * count == 0:
         return np.zeros(shape, dtype)
     varies, once, rest = _parts(array.part, dtype, rows, count)
-    # By columns in memory where there are no sites: the rows are then used column by column.
+    # A two-dimensional array holds rows without sites, which are used column by column.
     flat = np.empty((count, rows), dtype).T if len(shape) == 2 else np.empty((rows, count), dtype)
     flat[:, ~varies] = once
     flat[:, varies] = rest.T
@@ -313,7 +318,7 @@ def _unpack_columns(
 
 
 def _unpack_old(array: _Array) -> npt.NDArray[Any]:
-    """Version 1 of the run file: one row for all columns, then the rows of those that vary."""
+    """Unpack an array of version 1 of the run file: one row for all columns, then the rows of those that vary."""
     dtype, shape, part = np.dtype(array.dtype), array.shape, array.part
     rows, columns = shape[0], int(np.prod(shape[1:], dtype=np.int64))
     if rows * columns == 0:

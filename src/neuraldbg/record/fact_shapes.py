@@ -1,11 +1,11 @@
 """Checks of every kind of fact, made from the types of its dataclass: a fact's JSON value in, the same value out.
 
-Causes read facts without asking again, so nothing else may get to them. A field of another type, or out of its range,
-is a ValueError that names it. A fact that lacks a field without a default is of another version: ``Lacking``. What a
-later version adds, kinds of facts and fields of known ones, is let through and read by nobody.
+Causes read facts without checking them again, so every fact passes through here. A field of another type, or out of its
+range, is a ValueError that names it. A fact that lacks a field without a default is of another version: ``Lacking``.
+Kinds of facts and fields that a later version adds are accepted, and not read.
 
-In a run file a number that is not finite is a text. It is made a number again only where a number belongs: a layer may
-be called "NaN".
+In a run file a non-finite number is a string. It is converted to a number only in a field for numbers: a layer may be
+called "NaN".
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _object(cls: Any) -> Check:
 
 
 def fitting(key: str, value: Any) -> dict[str, Any]:
-    """Return a fact's value as it was before it became JSON; ValueError or Lacking name the field that does not fit."""
+    """Convert a fact's value back from its JSON form. Raises ValueError or Lacking, which name the wrong field."""
     known = BY_KEY.get(key)
     if known is None:
         return revived(mapping(value, "Fact.value"))  # type: ignore[no-any-return]

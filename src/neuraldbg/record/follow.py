@@ -1,7 +1,8 @@
-"""A run file that grows: each ``poll`` reads what is new, and ``record`` is what ``read_run`` would return.
+"""A reader of a run file that grows: each ``poll`` reads what is new; ``record`` equals the result of ``read_run``.
 
-Between two polls nothing is held open: at its end the writer wants the file for itself for a moment. A file that is
-not there yet, that is replaced, damaged or deleted is a state of the Follower (``problem``), never an exception.
+Between two polls no connection is open: at the end of a run the writer needs the file for itself for a moment. A file
+that does not exist yet, or is replaced, damaged or deleted, is a state of the Follower (``problem``), never an
+exception.
 """
 
 from __future__ import annotations
@@ -22,31 +23,31 @@ if sys.platform == "linux":
     import fcntl
 
 SILENT_S = 5.0
-"""Of a run file that changed since then nobody asks whether it is still written."""
+"""Seconds since the last change of a run file, up to which it is taken as still being written."""
 SETTLED_S = 1.0
-"""A time of change older than this will be another one at the next change: file systems count in ticks, some in
-seconds."""
+"""Age in seconds from which a modification time is certain to differ after the next change: file systems store these
+times in ticks, some in whole seconds."""
 _LOCK, _ALIVE = "hhqqi", 128
 
 Look = tuple[tuple[int, ...], ...]
 
 
 class Follower:
-    """Reads one run file over and over. To be used by one thread; what it hands out may go to others."""
+    """Reads one run file again and again, on one thread; its records may be used on others."""
 
     def __init__(self, file: Path, record: RunRecord | None = None) -> None:
         self.file = file
         self.record = record or RunRecord()
-        """As of the last poll that could read the file; until then what it was begun with."""
+        """The record of the last poll that could read the file; until then the one passed in, or an empty one."""
         self.problem = ""
-        """Why the last poll could not, "" while it could or there was never a file."""
+        """Reason why the last poll could not read the file; "" if it could, or if there was never a file."""
         self._reading = Reading()
         self._looked: Look | None = None
-        """How the file looked when it was last read; None while that is worth nothing."""
+        """State of the file at its last reading (see ``look``). None if the next poll must read in any case."""
         self._identity: tuple[int, ...] = ()
 
     def poll(self) -> bool:
-        """Read what is new; return whether ``record`` or ``problem`` changed."""
+        """Read the new part of the file. Return True if ``record`` or ``problem`` changed."""
         before = self.record, self.problem
         seen = look(self.file)
         if seen and seen == self._looked:
@@ -62,7 +63,7 @@ class Follower:
         return self.record is not before[0] or self.problem != before[1]
 
     def _read(self) -> bool:
-        """Read it; return whether that need not be tried again until the file changes."""
+        """Read the file. Return True if another try is useless until the file changes."""
         try:
             self.record, self.problem = read_file(self.file, self._reading), ""
         except RunFileError as error:
@@ -72,7 +73,9 @@ class Follower:
 
 
 def look(file: Path) -> Look:
-    """Return what changes whenever the run file or its log does; () where there is no such file."""
+    """Return the state of a run file and its log: for each, device, inode, size and time of the last change in
+    nanoseconds; () if there is no such file.
+    """
     found = []
     for part in (file, Path(f"{file}-wal")):
         try:
@@ -86,24 +89,24 @@ def look(file: Path) -> Look:
 
 
 def silence(seen: Look) -> float:
-    """Return the seconds since a run file changed that looked so."""
+    """Return the seconds since the last change of a run file in the state ``seen``."""
     return clocks.now() - max((part[-1] for part in seen), default=0) / 1e9
 
 
 def killed(file: Path) -> bool:
-    """Return True if nobody writes a run file any more that has no end; False for one that changed a moment ago."""
+    """Return True if no process writes an unfinished run file any more; False if it changed a moment ago."""
     seen = look(file)
     return bool(seen) and silence(seen) > SILENT_S and abandoned(file)
 
 
 def abandoned(file: Path) -> bool:
-    """Return True if the process that wrote a run file that has no end is gone; False where that cannot be known.
+    """Return True if the process that wrote an unfinished run file is gone; False if that cannot be determined.
 
-    A connection to a database with a log holds a lock as long as it lives, and a killed process holds none
-    (https://sqlite.org/walformat.html#wal_locks: byte 128 of the shared memory). To be asked only of a file that has
-    been silent: closing the shared memory here drops what locks this process itself has on it.
+    A connection to a database in WAL mode holds a lock as long as it is open, and a killed process holds none
+    (https://sqlite.org/walformat.html#wal_locks: byte 128 of the shared memory). Call this only for a file that has not
+    changed for a while: closing the shared memory here drops the locks that this process itself has on it.
     """
-    if sys.platform != "linux" or written_here(file):  # the layout of the question differs elsewhere
+    if sys.platform != "linux" or written_here(file):  # elsewhere ``struct flock`` has another layout
         return False
     try:
         with Path(f"{file}-shm").open("rb+") as shared:

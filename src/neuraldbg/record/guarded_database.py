@@ -1,8 +1,8 @@
-"""A run file that may come from anybody: an open database in, checked so that reading it runs nothing and stays small.
+"""Limits and checks of an open database that may come from anybody: reading it runs no code of its author's.
 
-SQLite runs what a file's schema says: a view in the place of a table may be an endless query, a generated column calls
-functions, an index may be on an expression. So only the tables that we make are read, by the very SQL that made them.
-Rows are counted, and blobs measured, before one is fetched: a number in a header costs its author nothing.
+SQLite runs the schema of a file: a view in the place of a table may be an endless query, a generated column calls
+functions, an index may be on an expression. So only tables whose SQL is exactly ours are read. Rows are counted, and
+blobs measured, before one is fetched: a large number in a header costs its author nothing.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 TEXT_BYTES = 16 << 20
-"""Of one JSON text."""
+"""Bytes of one JSON text at most."""
 BODY_BYTES = 256 << 20
-"""Of one block: 16 rows of the tables of a model of 40,000 sites, as bins, are 110 MiB."""
+"""Bytes of one block at most: 16 rows of the tables of a model of 40,000 sites, as bins, are 110 MiB."""
 MOST = {"meta": 64, "site": 1 << 18, "block": 1 << 18, "fact": 1 << 18, "event": 1 << 18, "histogram": 1 << 14}
-"""Rows of each table. The writer keeps 4,096 facts of a kind; a model of 5,000 modules has 40,000 sites."""
+"""Rows of each table at most. The writer keeps 4,096 facts of a kind; a model of 5,000 modules has 40,000 sites."""
 _ROWS = 1 << 24
-"""Rows of time."""
+"""Rows of time at most."""
 _OBJECTS = 64
 _OPS = 50_000
-"""Instructions of SQLite's machine between two looks at how many there were."""
+"""Instructions of SQLite's virtual machine between two checks of their number."""
 _START, _PER_BYTE = 20_000_000, 4
-"""Instructions that a file may take, and those for each of its bytes: a row of ten bytes takes about 25."""
+"""Instructions allowed for any file, and for each of its bytes: a row of ten bytes takes about 25."""
 _LIMITS = {
     "SQLITE_LIMIT_LENGTH": TEXT_BYTES,
     "SQLITE_LIMIT_SQL_LENGTH": 100_000,
@@ -43,15 +43,15 @@ _LIMITS = {
 }
 _COMMENT, _SPACE = re.compile(r"--[^\n]*"), re.compile(r"\s+")
 _RECOVERED = re.compile(r'CREATE TABLE "?lost_and_found(_\d+)?"? ?\([^()]*\)')
-"""The table that `sqlite3 FILE .recover`, which we advise, makes of rows that belong to no other."""
+"""The table that `sqlite3 FILE .recover`, which our messages advise, creates for rows that belong to no other table."""
 
 
 class Unsafe(ValueError):
-    """What is in the file's schema, or how much is in its tables, is nothing that we write."""
+    """Raised for a schema, or for an amount of data, that our writer never produces."""
 
 
 def harden(db: sqlite3.Connection, size: int) -> None:
-    """Limit what a connection does for a file of so many bytes: to be called before anything of the file is read."""
+    """Limit a connection to a file of ``size`` bytes. Call this before reading from the file."""
     spent, most = 0, _START + _PER_BYTE * size
 
     def look() -> bool:
@@ -75,14 +75,14 @@ def _limit(db: sqlite3.Connection, limits: dict[str, int]) -> None:
 
 
 def check_schema(db: sqlite3.Connection) -> None:
-    """Raise Unsafe unless the database holds the tables and indices that we make, and nothing else."""
+    """Raise Unsafe unless the database holds the tables and indices that we create, and nothing else."""
     found: set[str] = set()
     listed = db.execute(f"SELECT type, name, sql FROM sqlite_master LIMIT {_OBJECTS}").fetchall()  # noqa: S608 (a constant)
     if len(listed) == _OBJECTS:
         raise Unsafe(f"it holds {_OBJECTS} tables or more")
     for kind, name, sql in listed:
         if kind == "index" and sql is None:
-            continue  # made by SQLite for a key
+            continue  # created by SQLite for a key
         if not isinstance(sql, str) or ((kind, _plain(sql)) not in _KNOWN and not _RECOVERED.fullmatch(_plain(sql))):
             said = f"{str(sql)[:60]!r}" if name in schema.SQL_TABLES else f"the {kind} {str(name)[:60]!r}"
             raise Unsafe(f"it holds {said}, which no run file does")
@@ -94,13 +94,13 @@ def check_schema(db: sqlite3.Connection) -> None:
 
 
 def has_table(db: sqlite3.Connection, name: str) -> bool:
-    """Return True if there is an ordinary table of this name, made by the SQL that we make it by."""
+    """Return True if there is an ordinary table of this name, created by exactly our SQL."""
     row = db.execute("SELECT type, sql FROM sqlite_master WHERE name = ?", (name,)).fetchone()
     return row is not None and isinstance(row[1], str) and (row[0], _plain(row[1])) in _KNOWN
 
 
 def check_sizes(db: sqlite3.Connection, *, parted: bool) -> None:
-    """Raise Unsafe for more rows than the writer leaves, or bodies that are no blobs or larger than they can be."""
+    """Raise Unsafe for more rows than the writer keeps, or for bodies that are no blobs or larger than possible."""
     tables = {str(name) for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     for table, most in MOST.items():
         if table not in tables:
@@ -108,12 +108,13 @@ def check_sizes(db: sqlite3.Connection, *, parted: bool) -> None:
         counted = f"SELECT count(*) FROM (SELECT 1 FROM {table} LIMIT {most + 1})"  # noqa: S608 (constants)
         if db.execute(counted).fetchone()[0] > most:
             raise Unsafe(f"the table {table!r} has more than {most:,} rows")
+    # A column of SQLite takes values of any type, whatever its declaration says.
     whole = "level", "open", "ordinal", "rows", "first_step", "last_step"
     wrong = " OR ".join([*(f"typeof({name}) <> 'integer'" for name in whole), "typeof(body) <> 'blob'"])
     wrong += f" OR part NOT IN ('{schema.ROWS}', '{schema.TABLES}')" if parted else ""
     if db.execute(f"SELECT 1 FROM block WHERE {wrong} LIMIT 1").fetchone():  # noqa: S608 (constants)
         raise Unsafe("a row of the table 'block' has values of other types")
-    # The length of a blob stands in front of it: it is not read for this.
+    # SQLite stores the length of a blob in front of it: no blob is read here.
     largest, rows, total = db.execute(
         "SELECT ifnull(max(length(body)), 0), ifnull(max(rows), 0), total(rows) FROM block"
     ).fetchone()
@@ -129,7 +130,7 @@ def check_sizes(db: sqlite3.Connection, *, parted: bool) -> None:
 
 @contextmanager
 def bodies(db: sqlite3.Connection) -> Iterator[None]:
-    """Let blocks be fetched, whose sizes were checked; of texts the limit is lower."""
+    """Raise SQLite's length limit to that of blocks, whose sizes were checked, for the body of the ``with``."""
     _limit(db, {"SQLITE_LIMIT_LENGTH": BODY_BYTES + TEXT_BYTES})
     try:
         yield
@@ -138,7 +139,7 @@ def bodies(db: sqlite3.Connection) -> Iterator[None]:
 
 
 def check_body(length: int, rows: int, sites: int) -> None:
-    """Raise Unsafe for a block that is longer than its rows, of all sites and of 1,024 scalars, could ever need."""
+    """Raise Unsafe for a block of more bytes than its rows, with all sites and 1,024 scalars, could need."""
     most = (1 << 20) + rows * (sites * 256 + (1 << 15))
     if length > most:
         raise Unsafe(f"block.body has {length:,} bytes for {rows:,} rows of {sites:,} sites")

@@ -1,7 +1,7 @@
-"""Histograms in the run file: one row a step that has some, and no more of them than there is room for.
+"""The histograms in a run file: one row per step that has some, within a number of bytes.
 
-A body is the CRC-32 of what follows it, and that is compressed: how many sites and how many counts, the rows of the
-sites as differences, the first bin and the number of bins of each, and the counts, little-endian.
+A body is the CRC-32 of the compressed bytes after it. These hold the number of sites, the number of counts, the rows of
+the sites as differences, the first bin and the number of bins of each site, and the counts, little-endian.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _EARLY = 16
-"""The step from which on the share is more than the constant number, 8 / 50%."""
+"""The step from which the distance to the next histograms is a share of the step number (50%) instead of 8 steps."""
 _PER_BYTE, _FREE = 64, 32 << 20
-"""Bytes that they may take in memory, for each byte in the file and without any: zeros pack to a thousandth."""
+"""Bytes of memory allowed for each byte in the file, and for any file: zeros pack to a thousandth."""
 _HEAD = struct.Struct("<I")
 _SIZES = struct.Struct("<II")
 
 
 def store(db: sqlite3.Connection, fresh: Iterable[StepHistograms], most: int) -> None:
-    """Put histograms into the database; where all take more than ``most`` bytes, leave some out."""
+    """Insert histograms into the database, and delete some while all of them take more than ``most`` bytes."""
     rows = [(each.step, encode(each)) for each in fresh]
     if not rows:
         return
@@ -43,21 +43,20 @@ def store(db: sqlite3.Connection, fresh: Iterable[StepHistograms], most: int) ->
 
 
 def expendable(steps: Sequence[int]) -> int:
-    """Return which of three or more steps to leave out: the one whose neighbours lie closest together, never the first
-    or the newest.
+    """Return the step to delete of three or more: the one whose neighbours are closest together, never the first or the
+    newest.
 
-    Steps with histograms are a constant number apart at first, later a constant share of their number. Laid out by the
-    logarithm of ``step + _EARLY`` they are equally far apart, so that every second one goes, the oldest first, before
-    any of those left does.
+    Steps with histograms are a constant number apart at first, later a constant share of their number. By the logarithm
+    of ``step + _EARLY`` they are equally far apart, so that every second one is deleted, the oldest first, before any
+    of the rest.
     """
     places = np.log(np.asarray(steps, np.float64) + _EARLY)
     return steps[1 + int(np.argmin(np.round(places[2:] - places[:-2], 1)))]
 
 
 def load(db: sqlite3.Connection, known: tuple[StepHistograms, ...] = ()) -> tuple[StepHistograms, ...]:
-    """Read all of them, in step order, but for those that are ``known``; ``known`` itself where nothing has changed.
-
-    None in files of older versions. BlobDamaged if one is not whole.
+    """Read all histograms in step order, decoding only those that are not ``known``. Returns ``known`` itself if
+    nothing has changed, and () for files of older versions. Raises BlobDamaged if one is damaged.
     """
     if db.execute("PRAGMA user_version").fetchone()[0] < HISTOGRAMS:
         return ()
@@ -78,7 +77,7 @@ def load(db: sqlite3.Connection, known: tuple[StepHistograms, ...] = ()) -> tupl
 
 
 def encode(one: StepHistograms) -> bytes:
-    """Return the histograms of a step as bytes."""
+    """Encode the histograms of a step as bytes."""
     parts = (np.diff(one.rows, prepend=0).astype("<u4"), one.first, one.width, one.counts.astype("<u4"))
     sizes = _SIZES.pack(len(one.rows), len(one.counts))
     body = zlib.compress(b"".join([sizes, *(part.tobytes() for part in parts)]))
@@ -86,7 +85,7 @@ def encode(one: StepHistograms) -> bytes:
 
 
 def decode(step: int, blob: bytes, most: int) -> StepHistograms:
-    """Return the histograms in these bytes, of at most so many sites; BlobDamaged if they are not whole."""
+    """Decode the histograms of a step, of at most ``most`` sites. Raises BlobDamaged if the bytes are damaged."""
     if len(blob) < _HEAD.size or _HEAD.unpack_from(blob)[0] != zlib.crc32(blob[_HEAD.size :]):
         raise BlobDamaged("a step's histograms fail their checksum")
     try:
@@ -97,7 +96,7 @@ def decode(step: int, blob: bytes, most: int) -> StepHistograms:
 
 def _decoded(step: int, packed: bytes, most: int) -> StepHistograms:
     unpacking = zlib.decompressobj()
-    # No more than so many sites can need: a few bytes may unpack to gigabytes.
+    # Limited to the bytes that ``most`` sites can need: a few bytes may unpack to gigabytes.
     body = unpacking.decompress(packed, _SIZES.size + most * (4 + 1 + 1 + 4 * BINS))
     sites, counts = _SIZES.unpack_from(body)
     if not unpacking.eof or sites > most or len(body) != _SIZES.size + 6 * sites + 4 * counts:

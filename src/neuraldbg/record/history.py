@@ -1,6 +1,6 @@
-"""The history of a run as it is stored: tables stay packed, and only what is asked for is unpacked.
+"""A ``History`` whose tables stay packed as in the run file; only the columns or rows that are read are unpacked.
 
-A run of a million steps holds tens of megabytes of tables; a question is about one site of them, or one step.
+A run of a million steps holds tens of megabytes of tables, and most readings need one site of them, or one step.
 """
 
 from __future__ import annotations
@@ -26,24 +26,25 @@ if TYPE_CHECKING:
 
 _NAMES = {"min": "low", "mean": "mean", "max": "high"}
 _OFTEN = 16
-"""Questions about one statistic after which it is unpacked for all sites: a diagnosis of thousands of sites asks ten
+"""Readings of one statistic after which it is unpacked for all sites: a diagnosis of thousands of sites reads ten
 thousand times."""
 _MOST, _LARGEST = 64 * 2**20, 8 * 2**20
-"""Bytes that all of these may take, and one: with few of them, they would take turns."""
+"""Bytes of all such unpacked statistics at most, and of one: if only a few fitted, they would displace each other."""
 _STREAMS = 1 << 20
-"""Optimizers that a run may have."""
+"""Optimizers of a run at most."""
 _ROWS = ("ordinal", "folded", "steps", "width", "time", "stream", "applied")
 
 
 class StoredHistory(History):
-    """A History whose ``mean``, ``low`` and ``high`` are unpacked when somebody asks for them whole.
+    """A History whose ``mean``, ``low`` and ``high`` are unpacked when they are first read as a whole.
 
-    It has the same fields. What ``dataclasses.replace`` makes of it holds plain arrays, as any History does.
+    It has the same fields. ``dataclasses.replace`` makes an object with plain arrays of it, as of any History.
     """
 
     _packed: tuple[tuple[npt.NDArray[np.intp], codec.Blob], ...] | None = None
-    """Blocks of tables, each with the rows of time that it is about; None where the arrays were given."""
+    """Blocks of tables, each with the indices of its rows of time. None if the object holds plain arrays."""
     _sites = 0
+    """Number of sites."""
 
     @classmethod
     def of(
@@ -53,8 +54,10 @@ class StoredHistory(History):
         packed: Sequence[tuple[npt.NDArray[np.intp], codec.Blob]],
         sites: int,
     ) -> StoredHistory:
-        """Build one from the columns of its rows and from packed tables; ValueError for a time that is none."""
-        if not (np.abs(plain["time"]) <= LATEST_S).all():  # a NaN is not, either
+        """Build a history from the columns of its rows and from packed tables. Raises ValueError for a time that no
+        date can have.
+        """
+        if not (np.abs(plain["time"]) <= LATEST_S).all():  # false for NaN, too
             raise ValueError("the time of a step is no number of seconds")
         made = object.__new__(cls)
         fields = {name: plain[name] for name in ("steps", "width", "time", "stream", "applied")}
@@ -98,7 +101,7 @@ class StoredHistory(History):
         return laid
 
     def slabs(self) -> Iterator[Slab]:
-        """Give all tables that were read, a block at a time and in the order of time."""
+        """Yield all tables that were read, a block at a time and in the order of time."""
         if self._packed is None:
             yield from super().slabs()
             return
@@ -112,7 +115,7 @@ class StoredHistory(History):
             yield self._slab(together)
 
     def _slab(self, blocks: Sequence[tuple[npt.NDArray[np.intp], codec.Blob]]) -> Slab:
-        """Unpack blocks whose rows lie between each other's: one, but where optimizers take turns in bins."""
+        """Unpack blocks whose rows of time interleave: one block, except where optimizers take turns in bins."""
         at = np.concatenate([rows for rows, _ in blocks])
         order = np.argsort(at)
         tables = []
@@ -143,11 +146,13 @@ class StoredHistory(History):
         return laid[:, 0] if isinstance(rows, int) else laid
 
     def _laid(self, name: str) -> str:
-        """Return which of ``mean``, ``low`` and ``high`` holds it: without bins they are the same."""
+        """Return the name of the array to read for ``name``: without bins ``low`` and ``high`` equal ``mean``."""
         return name if self._binned else "mean"
 
     def _plane(self, name: str, k: int) -> npt.NDArray[np.float32] | None:
-        """One statistic of all sites, shape (rows with tables, sites), once it was asked for often; else None."""
+        """Return one statistic of all sites, shape (rows with tables, sites); None if it was read seldom, or is too
+        large to keep.
+        """
         planes: dict[tuple[str, int], npt.NDArray[np.float32]] = self.__dict__["_planes"]
         asked: dict[tuple[str, int], int] = self.__dict__["_asked"]
         known = planes.get((name, k))
@@ -158,7 +163,7 @@ class StoredHistory(History):
         if asked[name, k] <= _OFTEN or size > _LARGEST:
             return None
         for oldest in list(planes)[: max(0, len(planes) + 1 - _MOST // size)]:
-            planes.pop(oldest, None)  # the page of a run and what judges it ask from two threads
+            planes.pop(oldest, None)  # the dashboard's page and its diagnosis read from two threads
         plane = np.full((len(self._tabled), self._sites), UNSEEN[k], np.float32)
         start = 0
         for at, blob in self._packed or ():
@@ -170,7 +175,7 @@ class StoredHistory(History):
 
     @cached_property
     def _tabled(self) -> npt.NDArray[np.intp]:
-        """The rows of time of all tables, in the order in which they are stored."""
+        """The row of time of every table, in the order in which the tables are stored."""
         return np.concatenate([np.zeros(0, np.intp), *(at for at, _ in self._packed or ())])
 
     @cached_property
@@ -187,7 +192,7 @@ class StoredHistory(History):
 
 
 def check_rows(history: History) -> None:
-    """Raise ValueError for rows of time that no run has: arithmetic with them could leave what 64 bits hold."""
+    """Raise ValueError for rows of time that no run has: arithmetic with them could overflow 64 bits."""
     for name, least, most in (("steps", 0, FARTHEST), ("width", 1, FARTHEST), ("stream", 0, _STREAMS)):
         values = getattr(history, name)
         wrong = np.flatnonzero((values < least) | (values > most))
@@ -200,11 +205,11 @@ def check_rows(history: History) -> None:
 
 
 def history_of(scalars: Sequence[codec.Blob], tables: Sequence[codec.Blob], sites: int) -> tuple[History, int]:
-    """Lay blocks of scalars and blocks of tables out in the order of time; also return how many steps there were.
+    """Merge blocks of scalars and blocks of tables in the order of time. Return the history and the number of steps.
 
-    A step that is at full resolution in both parts is one row, and so is a bin of the same steps in both. Where a
-    table is kept longer than the scalars around it, or less long, it has a row of its own, in which no scalar was
-    measured. ``scalars`` may hold tables too, as blocks of version 1 did.
+    A step that is at full resolution in both parts is one row, and so is a bin of the same steps in both. A table that
+    is thinned at another time than its scalars has a row of its own, in which no scalar was measured. ``scalars`` may
+    hold tables too, as blocks of version 1 did.
     """
     parts = [blob.rows() for blob in scalars]
     if not parts:
@@ -214,12 +219,14 @@ def history_of(scalars: Sequence[codec.Blob], tables: Sequence[codec.Blob], site
     spans: list[npt.NDArray[np.intp]] = [np.arange(end - len(part), end) for part, end in zip(parts, ends, strict=True)]
     packed = [(at, blob) for at, blob in zip(spans, scalars, strict=True) if blob.sites]
     steps = int(plain["folded"].sum())
+    # Tables join the rows of their own steps; those that match none get rows of their own behind all others.
     if tables:
         others = [blob.rows() for blob in tables]
         other = {name: np.concatenate([getattr(part, name) for part in others]) for name in _ROWS}
         at, alone = _places(plain, other)
         plain = {name: np.concatenate([plain[name], other[name][alone]]) for name in _ROWS}
         packed += zip(np.split(at, np.cumsum([len(part) for part in others])[:-1]), tables, strict=True)
+    # Blocks of different levels and streams overlap in time, so rows are sorted by the number of their first step.
     total = len(plain["ordinal"])
     order = np.argsort(plain["ordinal"], kind="stable")
     row_of = np.empty(total, np.intp)
@@ -236,7 +243,9 @@ def history_of(scalars: Sequence[codec.Blob], tables: Sequence[codec.Blob], site
 def _places(
     plain: dict[str, npt.NDArray[Any]], other: dict[str, npt.NDArray[Any]]
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
-    """Return the rows that tables belong to, and which of the tables stand alone: their rows come after all others."""
+    """Return the row of each table, and a mask of the tables that match no row of scalars: their rows come after all
+    others.
+    """
     finder = np.argsort(plain["ordinal"], kind="stable")
     found = np.searchsorted(plain["ordinal"], other["ordinal"], sorter=finder)
     at = finder[np.minimum(found, len(finder) - 1)]

@@ -1,7 +1,8 @@
-"""What has been read of a run: an open database in, its RunRecord out, and what was read before is not read again.
+"""The parts of a run that were read so far: an open database in, its RunRecord out, decoding only what is new.
 
-A block never changes under its number of rows and its place in time: the writer puts others in its stead. So what is
-new is found by comparing lists of blocks, facts and events, which are short. The first reading of a run reads all.
+A block with the same id, place in time, number of rows and size has not changed: the writer replaces blocks, and never
+edits them. So new parts are found by comparing lists of blocks, facts and events, which are short. The first reading of
+a run reads everything.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ if TYPE_CHECKING:
     Key = tuple[str | int, ...]
 
 _BLOCKS = "id, {part}, level, open, ordinal, rows, first_step, last_step, length(body)"
-"""What tells one block from another: a number is given again when the newest block has gone."""
+"""Columns that identify a block. An id alone does not: SQLite reuses the largest one after its row is deleted."""
 _LAYOUT = ("layers", "edges", "called")
 
 
 _PER_BYTE, _FREE = 64, 16 << 20
-"""Bytes that the rows of blocks may take in memory: for each byte in the file, and without any. A column that does not
-change is stored once, but no run stands still: of its rows at least time and loss differ."""
+"""Bytes of memory allowed for the rows of blocks: for each byte in the file, and for any file. A constant column is
+stored once, but in a real run at least time and loss differ from row to row."""
 
 
 class Reading:
-    """One run as far as it was read. To be used by one thread at a time.
+    """One run as far as it was read, for use by one thread at a time.
 
-    ``own`` says that the database is one of our own that is being written: it is not held against what a file may hold.
+    ``own`` is True for a database that this process writes: the limits for files from anybody do not apply to it.
     """
 
     def __init__(self, *, own: bool = False) -> None:
@@ -52,14 +53,14 @@ class Reading:
         self._facts: dict[int, Fact | None] = {}
         self._events: dict[int, tuple[str, Event]] = {}
         self._passed: dict[str, str] = {}
-        """Facts of another version that are not read, by key, with what they lack."""
+        """Facts of another version that are left out: the missing field by key of the fact."""
         self._record: RunRecord | None = None
 
     def record(self, db: sqlite3.Connection) -> RunRecord:
-        """Return the record as it is in the database now; the very one of last time if nothing has changed.
+        """Return the record in the database now; the same object as last time if nothing has changed.
 
-        The caller holds a transaction, so that all of it is of one moment. Raises what damage makes the database and
-        the decoders raise; all is read again then.
+        The caller holds a transaction, so that all tables are of one moment. On damage, errors of the database and of
+        the decoders pass through, and the next call reads everything again.
         """
         try:
             self._record = self._read(db)
@@ -72,6 +73,7 @@ class Reading:
         meta = dict(db.execute("SELECT key, value FROM meta"))
         if _identity(meta) != _identity(self._meta):
             self._forget()  # another run than before
+        # Each part returns the old object if it has not changed: the comparison at the end is by identity.
         old = self._record or RunRecord()
         layout = self._layout(db, meta, old.layout)
         history, steps = self._history(db, meta, layout, old)
@@ -114,7 +116,7 @@ class Reading:
         self, db: sqlite3.Connection, meta: dict[str, str], layout: Layout, old: RunRecord
     ) -> tuple[History, int]:
         stats = validation.texts(validation.parsed(meta["stats"]), "meta.stats")
-        # A block of version 1 holds scalars and tables both: it counts as scalars.
+        # A block of version 1 holds both scalars and tables, and is treated as one of scalars.
         parted = db.execute("PRAGMA user_version").fetchone()[0] >= schema.PARTED
         columns = _BLOCKS.format(part="part" if parted else f"'{schema.ROWS}'")
         keys: list[Key] = db.execute(f"SELECT {columns} FROM block ORDER BY ordinal").fetchall()  # noqa: S608 (constants)
@@ -140,7 +142,7 @@ class Reading:
         for row_id, step, key, text in new:
             self._facts[row_id] = self._fact(step, key, text)
         (count,) = db.execute("SELECT count(*) FROM fact").fetchone()
-        if count != len(self._facts):  # of one kind of fact there were too many
+        if count != len(self._facts):  # the writer has deleted some of a kind that had too many
             kept = {row_id for (row_id,) in db.execute("SELECT id FROM fact")}
             self._facts = {row_id: fact for row_id, fact in self._facts.items() if row_id in kept}
         elif not new and self._record is not None:
@@ -148,7 +150,7 @@ class Reading:
         return tuple(fact for fact in self._facts.values() if fact is not None)
 
     def _fact(self, step: Any, key: Any, text: Any) -> Fact | None:
-        """Return a fact, None for one of another version that lacks what causes need."""
+        """Return a fact, None for one of another version that lacks a field."""
         try:
             return schema.fact_of(step, key, validation.parsed(text))
         except validation.Lacking as error:
@@ -170,7 +172,7 @@ class Reading:
 
 
 def stands(db: sqlite3.Connection) -> tuple[RunInfo, int]:
-    """Return what the run is, and how many steps it has."""
+    """Return the info of a run, and its number of steps, without reading tables."""
     row = db.execute("SELECT value FROM meta WHERE key = 'info'").fetchone()
     parted = db.execute("PRAGMA user_version").fetchone()[0] >= schema.PARTED
     where = f"WHERE part = '{schema.ROWS}'" if parted else ""
@@ -183,13 +185,13 @@ def stands(db: sqlite3.Connection) -> tuple[RunInfo, int]:
 
 
 def _identity(meta: dict[str, str]) -> tuple[object, ...]:
-    """Return what is the same as long as a run is: its names for statistics, and when it began."""
+    """Return values that never change within a run: its names of statistics, and the time of its start."""
     info = validation.mapping(validation.parsed(meta["info"]), "meta.info") if "info" in meta else {}
     return meta.get("stats"), info.get("started")
 
 
 def _check_room(blobs: Collection[codec.Blob], size: int) -> None:
-    """Raise ValueError for rows that take far more memory than bytes of the file."""
+    """Raise ValueError for blocks whose rows take far more memory than their ``size`` bytes in the file justify."""
     rows = sum(blob.length * 8 * (9 + blob.scalars * (1 + blob.binned)) for blob in blobs)
     tables = sum(blob.length * blob.sites * blob.stats * 4 * (3 if blob.binned else 1) for blob in blobs)
     if rows > _FREE + _PER_BYTE * size or tables > 4 * _FREE + _PER_BYTE * size:
@@ -197,7 +199,7 @@ def _check_room(blobs: Collection[codec.Blob], size: int) -> None:
 
 
 def _blob(db: sqlite3.Connection, key: Key, stats: Sequence[str], sites: int | None) -> codec.Blob:
-    """Read a block, which stays packed; ValueError if it is not what its row, or so many sites, say of it."""
+    """Read a block without decoding it. Raises ValueError if it contradicts its row, or has too many sites."""
     row_id, rows = key[0], int(key[5])
     if sites is not None:
         guarded_database.check_body(int(key[-1]), rows, sites)
@@ -212,7 +214,9 @@ def _blob(db: sqlite3.Connection, key: Key, stats: Sequence[str], sites: int | N
 
 
 def _renewed(blob: codec.Blob, stats: Sequence[str]) -> codec.Blob:
-    """Lay the tables of another version out by our names; a statistic that it did not know is 0."""
+    """Reorder the tables of another version by our names of statistics. Statistics that it did not know are ``UNSEEN``:
+    0, NaN for moments.
+    """
     block = blob.block()
     laid: dict[str, Any] = {}
     for name in ("mean", "low", "high"):

@@ -1,6 +1,6 @@
-"""A run file, or a database in memory, to a RunRecord.
+"""The reading of a run file, or of a database in memory, as a RunRecord.
 
-Reads a file that is being written, one that a killed process left, and one on a read-only disk.
+Also reads a file that is being written, one that a killed process left, and one on a read-only disk.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ T = TypeVar("T")
 _MAGIC = b"SQLite format 3\x00"
 _DAMAGE = (sqlite3.Error, ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError,
            ValueError, struct.error)  # fmt: skip
-"""What reading makes of bytes that are not ours, or not any more: a checksum can be right and all else wrong."""
+"""Errors that damaged or foreign bytes cause in the decoders: a checksum can be right and everything else wrong."""
 
 
 def read_run(path: str | Path, rank: int | None = None) -> RunRecord:
     """Read a run: a run folder, a folder above it that holds a single run, a ``.ndbg`` file, or an exported ``.json``.
 
-    Raises RunNotFound, RunDamaged or RunTooNew, each with what to do. The file may be written at the moment, or be
-    what a killed process left.
+    Raises RunNotFound, RunDamaged or RunTooNew, whose messages say what to do, or RunFileError if the file cannot be
+    opened. The file may still be written, or left by a killed process.
     """
     return read_file(find_run(Path(path), rank))
 
 
 def read_file(file: Path, reading: Reading | None = None) -> RunRecord:
-    """Read a run file, beyond what ``reading`` has of it already; raises what ``read_run`` does."""
+    """Read a run file, decoding only what ``reading`` does not have yet. Raises the errors of ``read_run``."""
     if file.suffix == ".json":
         return read_session(file)
     return _read(file, (reading or Reading(own=False)).record)
@@ -62,7 +62,7 @@ def _read(file: Path, take: Callable[[sqlite3.Connection], T]) -> T:
 
 
 def glance(file: Path) -> tuple[RunInfo, int]:
-    """Return what a run is and how many steps it has, without its tables; raises what ``read_run`` does."""
+    """Return the info of a run and its number of steps, without its tables. Raises the errors of ``read_run``."""
     if file.suffix == ".json":
         record = read_session(file)
         return record.info, record.steps
@@ -93,7 +93,7 @@ def _opened(file: Path) -> Iterator[sqlite3.Connection]:
             raise RunFileError(f"{file} is locked by another process: try again.") from error
         log = Path(f"{file}-wal")
         if not log.exists() or log.stat().st_size == 0:
-            # A read-only place, where SQLite cannot make the companions it asks for, and there is no log to read.
+            # On a read-only disk SQLite cannot create -wal and -shm. Without a log to read, it does not need them.
             db = _probed(f"{uri}?immutable=1", size)
         else:
             with (
@@ -127,7 +127,7 @@ def _copied(file: Path, log: Path, folder: str, error: sqlite3.Error) -> sqlite3
 
 
 def load(db: sqlite3.Connection, name: str) -> RunRecord:
-    """Read the record from a database of our own as of one moment; ``name`` is for messages."""
+    """Read the record from a database of our own in one transaction; ``name`` is for messages."""
     return _at_once(db, name, Reading(own=True).record, own=True)
 
 
@@ -164,11 +164,11 @@ def _check_version(db: sqlite3.Connection, name: str) -> int:
 
 def _author(db: sqlite3.Connection) -> str:
     try:
-        if guarded_database.has_table(db, "meta"):  # and no view of that name
+        if guarded_database.has_table(db, "meta"):  # not a view of that name, which could be an endless query
             (text,) = db.execute("SELECT value FROM meta WHERE key = 'info'").fetchone()
             return f"NeuralDBG {validation.text(validation.parsed(text)['versions']['neuraldbg'], '')[:40]}"
     except (sqlite3.Error, ValueError, KeyError, TypeError, RecursionError):
-        pass  # what later versions write is theirs
+        pass  # a later version may write it in another way
     return "a later NeuralDBG"
 
 
@@ -185,7 +185,7 @@ def _damaged(name: str, error: Exception) -> RunDamaged:
 
 
 def _said(error: Exception) -> str:
-    """Return the error's message, in our words where SQLite's name a limit of ours."""
+    """Return the error's message, reworded where SQLite reports one of the limits that we set."""
     text = validation.cut(str(error) or type(error).__name__)
     return {"interrupted": "its tables have no end", "string or blob too big": _TOO_LONG}.get(text, text)
 

@@ -1,7 +1,7 @@
-"""The recorder: steps enter on the training thread, one background thread writes them, a RunRecord leaves.
+"""The recorder: steps in on the training thread, written by one background thread, a RunRecord out.
 
-On the training thread: ``put`` -> Backlog. On the writer thread, or of whoever flushes: Backlog -> Store -> the run
-file, or a database in memory where there is no such file.
+On the training thread: ``put`` -> Backlog. On the writer thread, or on a thread that flushes: Backlog -> Store -> the
+run file, or a database in memory if there is none.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Event, Fact, Layout, Step
 
 _JOIN_S = 30.0
-"""Seconds that ``close`` waits for a writer that hangs on its disk."""
+"""Seconds that ``close`` waits for a writer whose disk does not respond."""
 _LOCK_END_S = 5.0
 """Seconds that ``close`` waits for another program to give up its lock on the run file."""
 _MOST_PROBLEMS = 4
-"""Different sentences of one run about its writer: a fault that comes back at every write is said once."""
+"""Sentences about the writer that a run keeps at most; the same sentence is kept once, if it fails at every write."""
 
 
 class Recorder:
-    """Records a run to ``folder/rank0.ndbg``, or in memory where ``folder`` is None or cannot be written.
+    """Records a run to ``folder/rank0.ndbg``, or in memory if ``folder`` is None or cannot be written.
 
-    A folder that has a run already gets a second file beside it, ``rank0-2.ndbg``.
+    In a folder that has a run already, the file is ``rank0-2.ndbg``.
 
-    Nothing here raises into the training. In a forked child (a DataLoader worker) it does nothing. ``pull`` is called
-    by the writer's thread before it looks for steps: whoever holds some back can put them then.
+    No method raises into the training. In a forked child (a DataLoader worker) all do nothing. The writer thread calls
+    ``pull`` before it takes steps: a caller that collects steps can ``put`` them then.
     """
 
     def __init__(
@@ -56,19 +56,19 @@ class Recorder:
     ) -> None:
         self._pull = pull
         self.dropped = 0
-        """Steps that were recorded as part of a bin, because the writer did not keep up, or not at all."""
+        """Number of steps that were recorded as part of a bin, because the writer did not keep up, or not at all."""
         self.cpu_s = 0.0
-        """Seconds of the processor that the writer's thread has taken."""
+        """CPU time of the writer thread, seconds."""
         self._problems: list[str] = []
         self._remarks: list[str] = []
         self._info = info
         self._settings = settings
         self._closed = False
         self._forked = False
-        """True in a forked child's copy: a flag, since asking for the process id costs a system call."""
+        """True in a forked child: a flag, since ``os.getpid`` costs a system call."""
         self._backlog = Backlog(settings.queue, queue_bytes(settings))
         self._backlog.inform(info)
-        self._backlog_lock = threading.RLock()  # a handler of signals may train, or ask, while this thread holds it
+        self._backlog_lock = threading.RLock()  # a signal handler may train or diagnose while its thread holds the lock
         self._db_lock = threading.RLock()
         self._unwritten: Batch | None = None
         tell_children(self)
@@ -79,24 +79,24 @@ class Recorder:
         self._drain()
         self._thread = UnlistedThread(self._run, "neuraldbg-writer")
         self._alone = not start_thread(self._thread)
-        """True if there is no writer's thread: then the training's own writes, when much waits."""
+        """True if there is no writer thread: the training thread then writes when the queue is half full."""
         if self._alone:
             self._remarks.append("the thread that writes the run file could not be started: the training wrote it.")
 
     @property
     def path(self) -> Path | None:
-        """The run file; None while the run is kept in memory only."""
+        """Path of the run file. None while the run is in memory only."""
         return self._store.path
 
     @property
     def problem(self) -> str | None:
-        """Sentences on why the run is not, or not wholly, on disk; None if it is."""
+        """Sentences that say why the run is not, or not wholly, on disk. None if it is."""
         said = [*([self._store.problem] if self._store.problem else []), *self._problems]
         return " Later, ".join(said) or None
 
     @property
     def remark(self) -> str | None:
-        """Sentences on an oddity that cost nothing of the run; None if there was none."""
+        """Sentences about an irregularity by which nothing was lost. None if there was none."""
         return " ".join([*([self._store.remark] if self._store.remark else []), *self._remarks]) or None
 
     def trouble(self, problem: str) -> None:
@@ -105,7 +105,7 @@ class Recorder:
             self._problems.append(problem)
 
     def put(self, step: Step, layout: Layout, events: Sequence[Event] = ()) -> None:
-        """Record a step and the events that it began or changed. Takes microseconds; keeps the arrays it is given."""
+        """Queue a step with the events that it began or changed. Takes microseconds; the arrays are not copied."""
         if self._closed or self._forked:
             return
         with self._backlog_lock:
@@ -118,21 +118,21 @@ class Recorder:
             self._wake.set()
 
     def tell(self, events: Sequence[Event]) -> None:
-        """Record newer versions of events: a lasting one is given again only now and then while it lasts."""
+        """Queue newer versions of events. A lasting event is passed again only now and then."""
         if self._closed or self._forked:
             return
         with self._backlog_lock:
             self._backlog.tell(events)
 
     def note(self, facts: Sequence[Fact]) -> None:
-        """Record facts that belong to no single step."""
+        """Queue facts that belong to no single step."""
         if self._closed or self._forked:
             return
         with self._backlog_lock:
             self._backlog.note(facts)
 
     def update_info(self, info: RunInfo) -> None:
-        """Record what is newly known about the run as a whole, such as how it ended. To be done before ``close``."""
+        """Queue new information about the run as a whole, such as its outcome. Call this before ``close``."""
         self._info = self._noted(info)
         if self._closed or self._forked:
             return
@@ -140,7 +140,7 @@ class Recorder:
             self._backlog.inform(self._info)
 
     def _noted(self, info: RunInfo) -> RunInfo:
-        """Say in the coverage that steps were recorded coarsely: a diagnosis must not look sharper than its record."""
+        """Add to the coverage that steps were recorded in bins: a diagnosis must not look sharper than its record."""
         notes = list(self._store.notes)
         coverage = dict(info.coverage)
         if self.dropped:
@@ -152,12 +152,12 @@ class Recorder:
         return replace(info, coverage={**coverage, "notes": [*info.coverage.get("notes", ()), *notes]})
 
     def flush(self) -> None:
-        """Store all that was put so far; returns when it is stored."""
+        """Write the queue, and return when it is stored."""
         if not self._closed and not self._forked:
             self._drain()
 
     def close(self) -> None:
-        """Store everything and stop the writer. ``record()`` still works. Closing again does nothing."""
+        """Write the queue, stop the writer and finish the file. ``record`` still works. A second call does nothing."""
         if self._closed or self._forked:
             return
         self._closed = True
@@ -166,6 +166,7 @@ class Recorder:
         if not self._alone and not self._thread.ended_within(_JOIN_S):
             self.trouble(f"the disk of {self.path} does not answer: the last steps of the run may not be saved.")
             return
+        # The lock of another program may go soon: then the run ends in its own file, not in one under another name.
         until = clocks.monotonic() + _LOCK_END_S
         self._drain(last=True)
         while self._store.locked and clocks.monotonic() < until:
@@ -176,9 +177,9 @@ class Recorder:
             self._store.finish()
 
     def record(self) -> RunRecord:
-        """Return the run as recorded so far, read in the same way as a file is.
+        """Return the run as recorded so far, read by the same code as a file.
 
-        RunFileError only if the file vanished or broke after ``close``.
+        Raises RunFileError only if the file vanished or was damaged after ``close``.
         """
         if self._forked:
             return RunRecord(info=self._info)
@@ -188,7 +189,7 @@ class Recorder:
             return self._store.load()
 
     def _run(self) -> None:
-        # Half of the promised time: a step that comes just after a look is written at the next.
+        # Half of ``flush_s``: a step that is put just after one turn is written at the next.
         pause = self._settings.flush_s / 2
         try:
             while not self._stop:
@@ -196,13 +197,13 @@ class Recorder:
                 self._wake.clear()
                 self._turn()
                 self.cpu_s = clocks.thread_time()
-        except BaseException as error:  # noqa: BLE001 (above is the program's sys.unraisablehook alone)
+        except BaseException as error:  # noqa: BLE001 (the only caller left is the program's sys.unraisablehook)
             self._caught("the thread that writes the run file ended, the training writes it from there on", error)
         finally:
             self._alone = not self._stop  # whatever ended the thread early, the training writes from now on
 
     def _turn(self) -> None:
-        """Fetch what others hold back, and write what waits. A fault is told, and the next turn tries again."""
+        """Pull collected steps, and write the queue. An error is noted, and the next turn tries again."""
         try:
             if self._pull is not None and not self._stop:
                 self._pull()
@@ -212,13 +213,13 @@ class Recorder:
         self._drain()
 
     def _drain(self, *, at_once: bool = False, last: bool = False) -> None:
-        """Write what waits. Whoever calls, one at a time; a batch is given up only once it is stored.
+        """Write the queue, one thread at a time. A batch is kept until it is stored.
 
-        ``at_once`` stores it in memory where the file cannot be had at the moment; ``last`` tries to return from there.
+        ``at_once`` stores it in memory if the file is not available now; ``last`` tries to return from memory.
         """
         with self._db_lock, without_size_signal():
             self._tend(last=last)
-            if self._unwritten is not None:  # what an interrupt left, or a lock keeps
+            if self._unwritten is not None:  # a batch that an interrupt left, or that waits for a lock
                 self._write(self._unwritten, at_once=at_once)
             if self._unwritten is None:
                 with self._backlog_lock:
@@ -246,11 +247,11 @@ class Recorder:
             self._caught("a fact could not be recorded", ValueError(misfit))
 
     def _caught(self, what: str, error: BaseException) -> None:
-        """Tell of an error of ours: a debugger must not take the training down; in its own tests it must not hide."""
+        """Note an error of ours. It is raised only under our own tests: a debugger must not end the training."""
         self.trouble(f"{what} ({type(error).__name__}: {error}).")
         if os.environ.get("NEURALDBG_STRICT") and isinstance(error, Exception):
             raise error
 
     def in_child(self) -> None:
-        """Do nothing more in a forked child. Its connection is never closed there (see run_file.py)."""
+        """Turn the recorder off in a forked child. Its connection is never closed there (see run_file.py)."""
         self._forked = True

@@ -1,7 +1,7 @@
-"""What is kept of the past: the last steps, the first ones and those around events as they were, the rest as bins.
+"""The choice of stored blocks to fold: newest, first and those around events stay as they were, others become bins.
 
-Bins hold 16 steps, then 256, 4096 and so on. All together are bounded, in rows and in bytes, so that a file does not
-grow with the run's length.
+Bins hold 16 steps, then 256, 4096 and so on. Their total is bounded, in rows and in bytes, so that a file does not grow
+with the run's length.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from neuraldbg.record.budget import Limits
 
 FIRST = 64
-"""Rows that are kept from the beginning of a run."""
+"""Rows from the beginning of a run that are never folded."""
 EVENTS = 32
-"""Places around events that are kept as they were: half for the earliest, half for the latest."""
+"""Places around events that are never folded: half for the earliest, half for the latest."""
 AROUND = 16
 """Steps before and after an event's first step that count as around it."""
 MAX_LEVEL = 12
-"""16**12 steps a row: no run gets there, and their number fits into an integer."""
+"""Highest level of bins: at 16**12 steps a row no run gets there, and the number fits into 64 bits."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A stored block, without its rows."""
+    """The columns of a stored block in the database, without its rows."""
 
     id: int
     level: int
@@ -38,13 +38,13 @@ class Entry:
     first_step: int
     last_step: int
     size: int
-    """Bytes."""
+    """Size of the blob in bytes."""
 
 
 def next_fold(entries: Sequence[Entry], event_steps: Collection[int], limits: Limits) -> tuple[list[Entry], int] | None:
-    """Return blocks to fold into one, and the level that they get; None when everything is within its limits.
+    """Return blocks to fold into one, and the level of the result; None if all parts are within their limits.
 
-    ``entries`` are the closed blocks of one part in order of time, ``event_steps`` the places that ``place_of`` gave.
+    ``entries`` are the closed blocks of one part in order of time, ``event_steps`` the results of ``place_of``.
     """
     expired = _expired(entries, event_steps, limits)
     if _count(expired) >= limits.fold_rows:
@@ -61,28 +61,28 @@ def next_fold(entries: Sequence[Entry], event_steps: Collection[int], limits: Li
     foldable = {level: _size(members) for level, members in levels.items() if _count(members) >= BIN}
     if not foldable:
         return None
-    # The largest level gives way, so that all come to have an equal share.
+    # The largest level is folded, so that all end up with equal shares.
     level = max(foldable, key=lambda level: foldable[level])
     return _oldest(levels[level], max(BIN, min(TABLE_BLOCK, _count(levels[level]) // 2))), level + 1
 
 
 def place_of(step: int) -> int:
-    """Events close to one another share one place."""
+    """Round a step down to a multiple of AROUND, so that events close to one another share one place."""
     return step - step % AROUND
 
 
 def _size(entries: Sequence[Entry]) -> int:
-    """Bytes of some blocks."""
+    """Return the bytes of some blocks."""
     return sum(entry.size for entry in entries)
 
 
 def _count(entries: Sequence[Entry]) -> int:
-    """Rows of some blocks."""
+    """Return the rows of some blocks."""
     return sum(entry.rows for entry in entries)
 
 
 def _expired(entries: Sequence[Entry], event_steps: Collection[int], limits: Limits) -> list[Entry]:
-    """Blocks at full resolution that are old and not protected."""
+    """Return the blocks at full resolution that are neither new nor to be kept."""
     full = [entry for entry in entries if entry.level == 0]
     newer = taken = 0
     recent = len(full)
@@ -98,7 +98,9 @@ def _expired(entries: Sequence[Entry], event_steps: Collection[int], limits: Lim
 
 
 def _kept(old: Sequence[Entry], event_steps: Collection[int], most: int) -> set[int]:
-    """Return old blocks to keep: the first, then those around events while there is room. At least one of either."""
+    """Return the ids of old blocks to keep: the first, then those around events, both while there is room. At least one
+    block and one place are kept.
+    """
     kept: set[int] = set()
     rows = taken = 0
     for entry in old:
@@ -118,7 +120,7 @@ def _kept(old: Sequence[Entry], event_steps: Collection[int], most: int) -> set[
 
 
 def _places(event_steps: Collection[int]) -> Iterator[int]:
-    """The earliest and the latest in turn."""
+    """Iterate over the earliest and the latest places in turn, EVENTS at most."""
     places = sorted(event_steps)
     half = EVENTS // 2
     early, late = places[:half], places[half:][-half:][::-1]

@@ -1,6 +1,6 @@
-"""The flight recorder in memory: the last steps of per-layer norms, written out as strict JSON when training crashes.
+"""The flight recorder in memory: per-layer norms of the last steps, written as strict JSON when training crashes.
 
-What enters is one row a step; what leaves is a JSON file. Constant memory: the oldest row goes when a new one comes.
+One row per step in, a JSON file out. Constant memory: a new row replaces the oldest.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class _Row(NamedTuple):
 
 
 class RingBuffer:
-    """Keeps the last ``capacity`` steps, fewer where what they hold would take more than ``most`` bytes.
+    """Keeps the last ``capacity`` steps, or fewer if those would take more than ``most`` bytes.
 
-    Once the loss has been NaN or infinite for more than ten steps in a row, a step is only taken while there is room:
-    the steps that led there stay, however long the loop goes on.
+    Once the loss has been NaN or infinite for more than ten steps in a row, a step is only added while there is room:
+    the steps before the failure stay, however long the loop goes on.
 
-    A mapping of norms that is worked out later says in ``nbytes`` what it holds until then.
+    A mapping of norms that is computed later has an attribute ``nbytes``, the bytes that it holds until then.
 
     >>> buffer = RingBuffer(capacity=100)
     >>> buffer.add(0, {"fc1": 0.5}, {"fc1": 1.2}, 2.3)
@@ -56,7 +56,7 @@ class RingBuffer:
         act_norms: Mapping[str, Any],
         loss: float | None = None,
     ) -> None:
-        """Record one step: L2 norms by layer, and the loss (a number or a one-element tensor).
+        """Add one step: L2 norms by layer, and the loss (a number or a one-element tensor).
 
         A mutable mapping is copied, since a loop may reuse it; any other mapping is kept as it is and read when the
         buffer is saved.
@@ -93,12 +93,12 @@ class RingBuffer:
     def save_json(self, path: str | os.PathLike[str], trigger_reason: str | None = None) -> Path:
         """Write the crash dump as strict JSON (a NaN is the string "NaN") and return its path.
 
-        The file appears whole or not at all. Missing folders are made; RunFileError (an OSError) if the place cannot
-        be written.
+        The file appears whole or not at all. Missing folders are created. Raises RunFileError (an OSError) if the place
+        cannot be written.
         """
         target = Path(path)
         dump = crash_json(self.history, self.capacity, trigger_reason)
-        # The process may be dying while it writes: nobody must find half a file.
+        # The process may end while it writes: a reader must never find half a file.
         partial = target.with_name(f".{target.name}.{os.getpid()}.part")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -113,7 +113,7 @@ class RingBuffer:
         return target
 
     def clear(self) -> None:
-        """Forget all rows."""
+        """Remove all rows."""
         self._rows.clear()
         self._bytes = self._broken = 0
 
@@ -125,12 +125,12 @@ class RingBuffer:
 
 
 def _kept(norms: Mapping[str, Any]) -> Mapping[str, Any]:
-    # To ask what a dict is takes a tenth of the time of asking what any mapping is.
+    # ``type(...) is dict`` takes a tenth of the time of ``isinstance`` with an abstract class.
     return dict(norms) if type(norms) is dict or isinstance(norms, MutableMapping) else norms
 
 
 def _norms(norms: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain floats, whatever number type (numpy, torch) a loop put in."""
+    """Convert the norms of a row to floats, from any number type (numpy, torch)."""
     return {str(layer): _number(value) for layer, value in norms.items()}
 
 
@@ -145,5 +145,5 @@ def _remove(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError:
-        # Only reached after a failed write that is already being reported.
+        # Only reached after a failed write, whose error is already raised.
         return

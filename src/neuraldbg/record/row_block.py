@@ -1,7 +1,7 @@
-"""Rows of recorded time as arrays: steps enter, columns leave.
+"""Rows of recorded time as arrays: steps in, columns out.
 
-What a step has is kept in two parts, which are thinned apart: the row of its scalars, which every step has, and the
-table of its sites, which a light step has not. Both are blocks; the one has no sites, the other no scalars.
+A step is kept in two parts, which are thinned apart: the row of its scalars, which every step has, and the table of its
+sites, which a light step does not have. Both are blocks; the first has no sites, the second no scalars.
 
 Shape legend: T rows of time, S sites, K statistics (STATS), N scalars.
 """
@@ -39,46 +39,50 @@ _PLAIN = ("ordinal", "turn", "folded", "steps", "width", "time", "stream", "appl
 
 @dataclass(frozen=True)
 class Block:
-    """Some rows of time, oldest first. A row is a step, or a bin of steps of one stream."""
+    """Some rows of time as arrays, oldest first. A row is a step, or a bin of steps of one stream."""
 
     ordinal: Ints
-    """Of the first step in the row: how many steps were recorded before it."""
+    """Number of steps recorded before the first step of the row, shape (T,)."""
     turn: Ints
-    """Of the first step in the row: how many of this part and its stream were recorded before it. Bins are of one
-    stream."""
+    """Number of steps of the same part and stream recorded before the first step of the row, shape (T,)."""
     folded: Ints
-    """Steps in the row."""
+    """Number of steps in the row, shape (T,)."""
     steps: Ints
-    """Step.index of the first."""
+    """``Step.index`` of the first step, shape (T,)."""
     width: Ints
-    """Steps from the first to the last of the row, both included; more than ``folded`` where streams take turns, or
-    light steps lie between."""
+    """Number of steps from the first to the last of the row, both included, shape (T,); more than ``folded`` if streams
+    take turns, or light steps lie between."""
     time: Floats
+    """Time of the first step, shape (T,), seconds."""
     stream: Ints
+    """Stream of the first step, shape (T,)."""
     applied: npt.NDArray[np.bool_]
+    """True if all steps of the row were applied, shape (T,)."""
     mean: Floats32
-    """(T, S, K)."""
+    """Means of the statistics, shape (T, S, K)."""
     low: Floats32
+    """Minima of the statistics; the same object as ``mean`` if no row is a bin."""
     high: Floats32
-    """The same object as ``mean`` where no row is a bin."""
+    """Maxima of the statistics; the same object as ``mean`` if no row is a bin."""
     seen: Floats32
-    """(T, S): steps of the row in which the site was seen."""
+    """Number of steps of the row in which the site was read, shape (T, S)."""
     names: tuple[str, ...]
+    """Names of the scalars."""
     scalars: Floats
-    """(T, N): NaN where not measured."""
+    """Values of the scalars, shape (T, N), NaN if not measured."""
     measured: Floats
-    """(T, N): steps of the row in which the scalar was a finite number."""
+    """Number of steps of the row in which the scalar was a finite number, shape (T, N)."""
 
     def __len__(self) -> int:
         return len(self.ordinal)
 
     @property
     def binned(self) -> bool:
-        """Return True if some row stands for several steps."""
+        """True if the block has bins."""
         return self.low is not self.mean
 
     def slice(self, first: int, last: int) -> Block:
-        """Return the rows first..last-1."""
+        """Return the rows from ``first`` to ``last - 1``."""
         cut = {f.name: getattr(self, f.name)[first:last] for f in fields(self) if f.name != "names"}
         if not self.binned:
             cut["low"] = cut["high"] = cut["mean"]
@@ -86,13 +90,13 @@ class Block:
 
 
 def rows_of(steps: Sequence[Step], ordinal: Ints, turn: Ints) -> Block:
-    """Stack the scalars of steps into rows, with no sites."""
+    """Stack the scalars of steps into rows without sites."""
     names, scalars = _scalar_table([step.scalars for step in steps])
     return _stacked(steps, ordinal, turn, np.zeros((len(steps), 0, len(STATS)), np.float32), names, scalars)
 
 
 def tables_of(steps: Sequence[Step], ordinal: Ints, turn: Ints) -> Block:
-    """Stack the tables of steps, with no scalars. Sites that a step did not know yet count as not seen."""
+    """Stack the tables of steps into rows without scalars. Sites added after a step count as not read in it."""
     return _stacked(steps, ordinal, turn, to_float32([step.table for step in steps]), (), np.zeros((len(steps), 0)))
 
 
@@ -122,8 +126,8 @@ def _stacked(
 def to_float32(tables: Sequence[npt.NDArray[np.float64]]) -> Floats32:
     """Stack (S_i, K) tables to (T, max S_i, K) float32.
 
-    A finite number stays finite (clipped at the largest float32) and one that is not zero stays so: "infinite" and
-    "exactly zero" are findings that rounding must not make.
+    A finite number stays finite (clipped at the largest float32), and a nonzero one stays nonzero: rounding must not
+    produce the findings "infinite" and "exactly zero".
     """
     sites = max((len(table) for table in tables), default=0)
     wide = np.empty((len(tables), sites, len(STATS)), np.float64)
@@ -134,7 +138,7 @@ def to_float32(tables: Sequence[npt.NDArray[np.float64]]) -> Floats32:
 
 
 def narrowed(wide: Floats) -> Floats32:
-    """Return float64 as float32 under the rule of ``to_float32``."""
+    """Convert float64 to float32 by the rule of ``to_float32``."""
     with np.errstate(over="ignore", under="ignore"):
         narrow = wide.astype(np.float32)
     infinite = np.isinf(narrow)
@@ -148,10 +152,8 @@ def narrowed(wide: Floats) -> Floats32:
 
 
 def _scalar_table(rows: Sequence[Mapping[str, float]]) -> tuple[tuple[str, ...], Floats]:
-    """(T, N).
-
-    Steps measure the same few sets of scalars over and over: those of one set are taken together.
-    """
+    """Return the names and values, shape (T, N), of the scalars of steps."""
+    # Steps have one of a few sets of scalars: those of one set are converted together.
     alike: dict[tuple[str, ...], list[int]] = {}
     last: tuple[str, ...] | None = None
     members: list[int] = []
@@ -173,13 +175,15 @@ def _scalar_table(rows: Sequence[Mapping[str, float]]) -> tuple[tuple[str, ...],
 
 
 def _values(rows: Sequence[Mapping[str, float]], count: int) -> Floats:
-    """(T, N) of mappings with the same names. ``struct`` reads Python's numbers in half the time that numpy takes."""
+    """Return the values of mappings with the same names, shape (T, N). ``struct`` converts Python's floats in half the
+    time of numpy.
+    """
     flat = struct.pack(f"{count * len(rows)}d", *chain.from_iterable([row.values() for row in rows]))
     return np.frombuffer(flat, np.float64).reshape(len(rows), count)
 
 
 def padded(table: Floats32, sites: int) -> Floats32:
-    """Give a (T, S, K) table rows for sites that appeared later: not seen."""
+    """Extend a table of shape (T, S, K) by sites that were added later, as not read."""
     missing = sites - table.shape[1]
     if missing <= 0:
         return table
@@ -187,7 +191,7 @@ def padded(table: Floats32, sites: int) -> Floats32:
 
 
 def join(blocks: Sequence[Block]) -> Block:
-    """Put blocks one after the other."""
+    """Concatenate blocks, with the sites and the scalars of all of them."""
     if len(blocks) == 1:
         return blocks[0]
     sites = max(block.mean.shape[1] for block in blocks)

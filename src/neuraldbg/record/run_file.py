@@ -1,12 +1,12 @@
-"""The run file that is written: how it is made, the descriptors that SQLite holds on it, and how it is closed.
+"""The run file that is written: its creation, SQLite's descriptors on it, and its closing.
 
-A program may close descriptors that are not its own (``os.closerange``, a daemon's start), and open files that take
+A program may close descriptors that are not its own (``os.closerange``, the start of a daemon), and open files that get
 their numbers. SQLite would write its pages there. So the device and inode of each descriptor are compared with those of
-the file before SQLite is made to use them. A connection that lost them is never closed, since closing it would close
-files of the program: it is left alone for the rest of the process, and the file goes on as a copy of its own.
+the file before SQLite uses them. A connection that lost its descriptors is never closed, since that would close files
+of the program: it is left alone for the rest of the process, and the file is replaced by a copy of itself.
 
 Between the comparison and the last write of SQLite's COMMIT lie some milliseconds in which another thread of the
-program could do all this: that gap cannot be closed from Python.
+program could do the same: that gap cannot be closed from Python.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _PARTS = ("", "-wal", "-shm")
-"""Files that SQLite holds open, by what their names end in."""
+"""Suffixes of the files that SQLite holds open."""
 _hold, _let_go = ctypes.pythonapi.Py_IncRef, ctypes.pythonapi.Py_DecRef
-"""Looked up once: an audit hook of the program may refuse that later."""
+"""Reference counting functions of CPython, looked up at import: an audit hook of the program may refuse that later."""
 _SPARE = 16 << 20
-"""Bytes that are left free on a disk when a run is copied: the program has files of its own to save."""
+"""Bytes left free on a disk when a run is copied: the program has files of its own to save."""
 _MOST_DESCRIPTORS = 4096
 _FIRST = 512
 
@@ -50,15 +50,17 @@ Identity = tuple[int, int]
 
 
 _WRITTEN: set[Identity] = set()
-"""Files that this process writes."""
+"""Run files that this process writes."""
 
 
 class DescriptorsLost(Exception):
-    """The program closed descriptors of the run file: their numbers are those of other files. Or its log is gone."""
+    """Raised if the program closed descriptors of the run file, whose numbers may be other files now, or if its log was
+    deleted.
+    """
 
 
 def written_here(path: Path) -> bool:
-    """Return True if this process writes a run file: to open it but by SQLite, and close it, gives up the locks on it.
+    """Return True if this process writes the run file: opening and closing it other than by SQLite drops its locks.
 
     See https://sqlite.org/howtocorrupt.html#_posix_advisory_locks_canceled_by_a_separate_thread_doing_close_.
     """
@@ -71,13 +73,13 @@ def written_here(path: Path) -> bool:
 
 @contextmanager
 def low_numbers_taken() -> Iterator[None]:
-    """Have SQLite's descriptors get high numbers: what the program opens later has the numbers that it would have had.
+    """Occupy low descriptor numbers, so that SQLite gets high ones and the program's own are the same as without us.
 
-    A program that closed standard input may count on its next file being number 0, and one that closes "3 to 20"
-    leaves ours alone. (SQLite itself, given the number of a standard stream, would put /dev/null there for good.)
+    A program that closed standard input may rely on its next file being number 0, and one that closes "3 to 20" leaves
+    ours alone. (SQLite itself, given the number of a standard stream, would put /dev/null there for good.)
     """
     taken: list[int] = []
-    with swallowing("making room for descriptors"):  # no more to be had: then they are where there is room
+    with swallowing("making room for descriptors"):  # if there are no more, SQLite takes any number that is free
         while not taken or taken[-1] < _first_number():
             taken.append(os.open(os.devnull, os.O_RDONLY))
     try:
@@ -88,7 +90,7 @@ def low_numbers_taken() -> Iterator[None]:
 
 
 def _first_number() -> int:
-    """Return the number from which on descriptors of ours may be: half of what there are, which is 1,024 mostly."""
+    """Return the lowest number for our descriptors: 512, or half of the limit, which is 1,024 on most systems."""
     if resource is None:
         return 0
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -96,7 +98,7 @@ def _first_number() -> int:
 
 
 class RunFile:
-    """A run file that is open for writing."""
+    """A run file that is open for writing, with the identities of SQLite's descriptors."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -104,14 +106,15 @@ class RunFile:
         _WRITTEN.add(self._identity)
         self._mapping = _mapped(path)
         self.db = schema.open_file(path)
-        # Nobody but `close` closes these: not the garbage collector, nor the end of the interpreter, nor a forked
-        # child (https://sqlite.org/howtocorrupt.html#_carrying_an_open_database_file_across_a_fork).
+        # One reference too many, so that only `close` closes these: not the garbage collector, nor the end of the
+        # interpreter, nor a forked child
+        # (https://sqlite.org/howtocorrupt.html#_carrying_an_open_database_file_across_a_fork).
         for each in (self.db, self._mapping):
             _hold(ctypes.py_object(each))
         self._held = _descriptors([path.with_name(path.name + part) for part in _PARTS])
 
     def check(self) -> None:
-        """Raise DescriptorsLost unless all descriptors still are those of the run file: a few calls of fstat."""
+        """Raise DescriptorsLost unless all descriptors still belong to the run file. Costs a few calls of ``fstat``."""
         deleted: list[Identity] = []
         for number, identity in self._held:
             try:
@@ -123,15 +126,15 @@ class RunFile:
                 raise DescriptorsLost(f"descriptor {number} is not that of {self.path} any more")
             if not found.st_nlink:
                 deleted.append(identity)
-        # The locks of a process on a file are gone when it closes any descriptor of that file: the program may copy the
-        # run, say. Then another program can take itself for the last one that uses the database, move the log into it,
-        # and delete the log while we write there. (Where the file is deleted, too, what we write can still be read.)
+        # A process loses its locks on a file when it closes any descriptor of that file, for instance because the
+        # program copies the run. Then another program takes itself for the last user of the database, checkpoints the
+        # log and deletes it while we write there. (If the file is deleted, too, our writes can still be read.)
         if deleted and self._identity not in deleted:
             raise DescriptorsLost(f"somebody deleted the log of {self.path}")
 
     @property
     def lost(self) -> bool:
-        """True if SQLite's descriptors are not those of the run file any more."""
+        """True if SQLite's descriptors no longer belong to the run file."""
         try:
             self.check()
         except DescriptorsLost:
@@ -140,12 +143,12 @@ class RunFile:
 
     @property
     def deleted(self) -> bool:
-        """True if no folder has the file any more."""
+        """True if the file is in no folder any more (its link count is 0)."""
         return bool(self._held) and os.fstat(self._held[0][0]).st_nlink == 0
 
     @property
     def in_place(self) -> bool:
-        """True if the path still leads to this file: it was not deleted, moved, or replaced."""
+        """True if the path still refers to this file, which was not deleted, moved, or replaced."""
         try:
             return _identity(self.path.stat()) == self._identity
         except OSError as error:
@@ -154,23 +157,24 @@ class RunFile:
 
     @low_numbers_taken()
     def finish(self) -> None:
-        """Make it a file that can be read anywhere, without companions, and close it. DescriptorsLost leaves it open.
+        """Checkpoint and delete the log, so that the file alone can be copied and read, and close it. On
+        DescriptorsLost it stays open.
 
-        To be called only while it is in its place: SQLite deletes the log by its name, whosever log that is.
+        Call this only while the file is in its place: SQLite deletes the log by name, even if it is another file's.
         """
         self.check()
-        with swallowing():  # somebody may read it just now: the file is whole with its log, too
+        with swallowing():  # another process may be reading: with its log the file is whole, too
             self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             self.check()
             if self.db.execute("PRAGMA journal_mode = DELETE").fetchone()[0] == "delete":
-                # The log and what belongs to it are closed.
+                # SQLite has closed the log and the shared memory.
                 self._held = tuple(each for each in self._held if each[1] == self._identity)
         self.check()
         self.close()
 
     def close(self) -> None:
-        """Close it as it is. Only after a check."""
-        with swallowing():  # it may be left because it failed
+        """Close the connection without a checkpoint. Call ``check`` first."""
+        with swallowing():  # the connection may be closed because it failed
             self.db.close()
         if self._mapping is not None:
             self._mapping.close()
@@ -180,10 +184,10 @@ class RunFile:
 
     @low_numbers_taken()
     def reopened(self) -> RunFile:
-        """Open the run file again after its descriptors were lost; OSError or sqlite3.Error if that fails.
+        """Open the run file again after its descriptors were lost. Raises OSError or sqlite3.Error if that fails.
 
-        It is a copy in the file's place: within a process SQLite shares what it knows of a file, the lost descriptors
-        among it, among all connections to the same inode.
+        The file is replaced by a copy: within a process SQLite shares its state of a file, lost descriptors included,
+        among all connections to the same inode.
         """
         if not self.in_place:
             raise FileNotFoundError(errno.ENOENT, "the run file is not there any more", str(self.path))
@@ -198,7 +202,7 @@ class RunFile:
 
     @low_numbers_taken()
     def content(self) -> sqlite3.Connection:
-        """Return what the file holds as a database in memory, without using its descriptors; OSError, sqlite3.Error."""
+        """Copy the file to a database in memory without using its descriptors. Raises OSError or sqlite3.Error."""
         if not self.in_place:
             raise FileNotFoundError(errno.ENOENT, "the run file is not there any more", str(self.path))
         fresh = Path(tempfile.mkdtemp(prefix="neuraldbg-")) / self.path.name
@@ -211,14 +215,16 @@ class RunFile:
 
 @low_numbers_taken()
 def create(folder: Path, rank: int) -> RunFile:
-    """Make a new run file under a name that is free, and open it; OSError or sqlite3.Error if that cannot be."""
+    """Create a run file under a free name, and open it. Raises OSError or sqlite3.Error if that fails."""
     folder.mkdir(parents=True, exist_ok=True)
     return RunFile(_published(folder, rank, schema.new_file))
 
 
 @low_numbers_taken()
 def save(source: sqlite3.Connection, folder: Path, rank: int, over: RunFile | None = None) -> Path:
-    """Write a database in memory as a finished run file; in the place of ``over``, or under a name that is free."""
+    """Write a database in memory as a finished run file: in the place of ``over``, or under a free name. Returns its
+    path; raises OSError or sqlite3.Error if that fails.
+    """
     size = _one(source, "PRAGMA page_count") * _one(source, "PRAGMA page_size")
     if shutil.disk_usage(folder).free < size + _SPARE:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
@@ -238,7 +244,7 @@ def save(source: sqlite3.Connection, folder: Path, rank: int, over: RunFile | No
 
 
 def _published(folder: Path, rank: int, write: Callable[[Path], None]) -> Path:
-    """Write a file under a hidden name and give it its own: a reader must never meet a file without its tables."""
+    """Write a file under a hidden name, then rename it: a reader must never find a file without its tables."""
     fresh = _hidden(folder)
     try:
         write(fresh)
@@ -254,20 +260,20 @@ def _published(folder: Path, rank: int, write: Callable[[Path], None]) -> Path:
 
 
 def _named(fresh: Path, path: Path) -> None:
-    """Give a file a name; FileExistsError if it is taken."""
+    """Give a file a name. Raises FileExistsError if it is taken."""
     try:
         os.link(fresh, path)
     except FileExistsError:
         raise
     except OSError as error:
         let_pass(error)
-        # A file system without links: an empty file holds the name until the whole one is in its place.
+        # The file system has no hard links: an empty file reserves the name until the whole one replaces it.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         fresh.replace(path)
 
 
 def _put_in_place(fresh: Path, path: Path) -> None:
-    """Put a whole file in the place of an old one. The old log, read with it before it is gone, says nothing else."""
+    """Replace a run file by a whole one, then delete its old log. A reader between the two finds the same content."""
     fresh.replace(path)
     for part in _PARTS[1:]:
         path.with_name(path.name + part).unlink(missing_ok=True)
@@ -285,7 +291,7 @@ def _hidden(folder: Path) -> Path:
 
 
 def _remove(fresh: Path) -> None:
-    with swallowing():  # whatever is wrong with the place has been said, or is being said
+    with swallowing():  # a fault of the place is reported by the caller
         for part in (*_PARTS, "-journal"):
             fresh.with_name(fresh.name + part).unlink(missing_ok=True)
 
@@ -295,14 +301,14 @@ def _identity(stat: os.stat_result) -> Identity:
 
 
 def _mapped(path: Path) -> mmap.mmap | None:
-    """Map a file, so that its inode is not given to another one while SQLite knows it as that of lost descriptors.
+    """Map a file into memory, so that no other file gets its inode while SQLite remembers it with lost descriptors.
 
-    Within a process SQLite shares what it knows of a file among all connections to its inode: a database that the
-    program makes later was "locked". A mapping holds the inode without the descriptor. Nobody reads from it.
+    Within a process SQLite shares its state of a file among all connections to the inode: a database that the program
+    made later was "locked". A mapping holds the inode without a descriptor. It is never read.
     """
     kept: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
     try:
-        with path.open("rb") as opened:  # before SQLite has any lock: to close a descriptor gives up those of the file
+        with path.open("rb") as opened:  # before SQLite has any lock: closing a descriptor drops the locks of the file
             return mmap.mmap(opened.fileno(), 1, access=mmap.ACCESS_READ, **kept)
     except (OSError, ValueError) as error:  # a file system without mappings
         let_pass(error)
@@ -310,8 +316,8 @@ def _mapped(path: Path) -> mmap.mmap | None:
 
 
 def _descriptors(files: list[Path]) -> tuple[tuple[int, Identity], ...]:
-    """Find the descriptors that this process has on new files, which nobody else has opened yet."""
-    if sys.platform == "win32":  # SQLite has handles there, which no os.close can reach
+    """Return number and identity of this process's descriptors on new files, which only SQLite has opened yet."""
+    if sys.platform == "win32":  # SQLite has handles there, which ``os.close`` does not close
         return ()
     wanted = set()
     for file in files:

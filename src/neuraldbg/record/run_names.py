@@ -1,8 +1,8 @@
-"""The names of run files in their folder, and the run file that a path stands for.
+"""The names of run files in their folder, and the run file that a path refers to.
 
-A folder holds one file a rank and run: ``rank0.ndbg``, and ``rank0-2.ndbg`` of the second run that was saved there. No
-file is ever renamed for the sake of a later run: a live one would be taken from under its writer. A folder stands for
-its newest run, of the lowest rank that it has.
+A folder holds one file per rank and run: ``rank0.ndbg``, and ``rank0-2.ndbg`` of the second run that was saved there.
+No file is ever renamed for a later run: its writer may still be running. A folder refers to its newest run, of the
+lowest rank that it has.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _LISTED = 4
 
 @dataclass(frozen=True, order=True)
 class RunName:
-    """What the name of a run file says: of which rank it is, and of which run in that folder."""
+    """The rank and the number of the run within its folder, as the name of a run file holds them."""
 
     rank: int = 0
     number: int = 1
 
     @classmethod
     def of(cls, file: Path) -> RunName | None:
-        """Read a file's name; None for a file that is called otherwise."""
+        """Parse a file's name. Return None for one that is no name of a run file."""
         match = _NAME.fullmatch(file.name)
         return cls(int(match[1]), int(match[2] or 1)) if match else None
 
@@ -42,7 +42,7 @@ class RunName:
 
     @property
     def first(self) -> bool:
-        """True for rank 0 of the first run of its folder: nothing has to be told apart from it."""
+        """True for rank 0 of the first run of its folder."""
         return self == RunName()
 
     def beside(self, stem: str) -> str:
@@ -55,27 +55,27 @@ class RunName:
 
 
 def free_names(folder: Path, rank: int) -> Iterator[Path]:
-    """Give names for a new run file, none of which is taken now, nor has companions of a file that was deleted."""
+    """Yield names for a new run file that are free: neither the file nor a log of that name exists."""
     for number in itertools.count(1):
         path = folder / str(RunName(rank, number))
-        # A log that a deleted file left would be taken for that of the new one.
+        # SQLite would take the log of a deleted file for that of the new one.
         if not any(path.with_name(f"{path.name}{end}").exists() for end in _COMPANIONS) and not path.is_symlink():
             yield path
 
 
 def run_files(folder: Path) -> dict[RunName, Path]:
-    """Return the run files of a run folder in order of rank and run; none where it is no run folder."""
+    """Return the run files of a run folder in order of rank and run; {} if it is no run folder."""
     found = {name: file for file in folder.iterdir() if (name := RunName.of(file)) is not None}
     return dict(sorted(found.items()))
 
 
 def rank_files(folder: Path) -> dict[int, Path]:
-    """Return the newest run file of each rank of a run folder; none where it is no run folder."""
+    """Return the newest run file of each rank of a run folder; {} if it is no run folder."""
     return {name.rank: file for name, file in run_files(folder).items()}
 
 
 def run_folders(path: Path) -> list[Path]:
-    """Return the run folders that a folder stands for: itself, or else those one or two levels below."""
+    """Return the run folders of a path: the folder itself, or else those one or two levels below."""
     if rank_files(path):
         return [path]
     found = {file.parent for pattern in ("*/rank*.ndbg", "*/*/rank*.ndbg") for file in path.glob(pattern)
@@ -84,9 +84,9 @@ def run_folders(path: Path) -> list[Path]:
 
 
 def find_run(path: Path, rank: int | None = None) -> Path:
-    """Return the run file that a path stands for; RunNotFound says what there is instead.
+    """Return the run file that a path refers to: of a folder the newest run of ``rank``, or of its lowest rank.
 
-    A folder stands for its newest run: of ``rank``, or of the lowest rank that it has.
+    Raises RunNotFound, whose message says what there is instead.
     """
     if path.is_file():
         return path
@@ -110,7 +110,7 @@ def find_run(path: Path, rank: int | None = None) -> Path:
 
 
 def others(path: Path, file: Path) -> str:
-    """Say which run files a folder holds beside the one that it stands for, and how to ask for them; "" if none."""
+    """Return a sentence on the other run files of a folder, and on how to name them; "" if there are none."""
     name = RunName.of(file)
     if path.is_file() or name is None:
         return ""
@@ -133,5 +133,5 @@ def _of(folder: Path, rank: int | None) -> Path | None:
 
 
 def _age(run: Path) -> float:
-    # Steps go to the log first.
+    # Steps are written to the log first, so its time may be the newer one.
     return -max(file.stat().st_mtime for file in (run, run.with_name(f"{run.name}-wal")) if file.exists())

@@ -1,7 +1,7 @@
-"""The run file: one SQLite database a rank. Its tables, how one is opened for writing, and our values as its JSON.
+"""The schema of a run file, one SQLite database per rank: its tables, its opening for writing, and our values as JSON.
 
-Tables: ``meta`` (info, layers, edges, ... as JSON by name), ``site`` (one row a site, in row order), ``block`` (blobs
-of rows of time, see codec.py), ``fact`` and ``event`` (one JSON row each), ``histogram`` (one blob a step). JSON in
+Tables: ``meta`` (info, layers, edges, ... as JSON by name), ``site`` (one row per site, in row order), ``block`` (blobs
+of rows of time, see codec.py), ``fact`` and ``event`` (JSON, one row each), ``histogram`` (one blob per step). JSON in
 the file is strict.
 """
 
@@ -30,23 +30,23 @@ SCHEMA_VERSION = 3
 # 2  2026-11  blocks hold either scalars or tables (block.part), by columns; the statistics "under" and "over"
 # 3  2026-11  histogram
 PARTED = 2
-"""The version of the run file from which on a block holds either scalars or tables."""
+"""First version of the run file in which a block holds either scalars or tables."""
 HISTOGRAMS = 3
-"""The version of the run file from which on it has histograms."""
+"""First version of the run file with histograms."""
 _PAGE = 32_768
-"""Bytes. A run is read back in half of the time that pages of 8 KiB take: its tables span hundreds of those."""
+"""Bytes of a page. A run is read in half of the time that pages of 8 KiB take: its tables span hundreds of those."""
 _LOG = 8 << 20
-"""Bytes of the log (WAL) from which on it is moved into the file."""
+"""Bytes of the log (WAL) from which it is checkpointed into the file."""
 _BUSY_MS = 100
-"""How long a write waits for the lock of another program: it is tried again soon, and the training may be waiting."""
+"""Milliseconds that a write waits for the lock of another program: it is retried soon, and training may be waiting."""
 _BACKUP_S = 5.0
 _LOCKED = (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED; sqlite3 names them from Python 3.11 on
 _text = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
-"""Of json as it is when this is loaded: the program may replace what stands in it."""
-APPLICATION_ID = 0x4E444247  # "NDBG", so that `file` and we know the database for ours
+"""The encoder of ``json`` at import: the program may replace functions of ``json``."""
+APPLICATION_ID = 0x4E444247  # "NDBG", by which `file` and our readers recognise a run file
 ROWS, TABLES = "rows", "tables"
 SQL_TABLES = ("meta", "site", "block", "fact", "event", "histogram")
-"""The last one since version 3."""
+"""Tables of a run file; the last one since version 3."""
 
 CREATE = f"""
 PRAGMA page_size = {_PAGE};
@@ -87,7 +87,7 @@ OLDER = re.sub(r" +part .*\n", "", CREATE)
 
 
 def new_file(path: Path) -> None:
-    """Write a database with its tables and without rows."""
+    """Create a database with our tables and no rows."""
     db = connect(path)
     try:
         db.executescript(CREATE)
@@ -97,38 +97,38 @@ def new_file(path: Path) -> None:
 
 
 def open_file(path: Path) -> sqlite3.Connection:
-    """Open a run file for writing, with all descriptors that SQLite will ever have on it.
+    """Open a run file for writing, together with all descriptors that SQLite will ever have on it.
 
-    Nothing is written to it but by COMMIT: a cache that spilled would write in the middle of a transaction.
+    Only COMMIT writes to it: a cache that spills would write in the middle of a transaction.
     """
     db = connect(path)
-    # NORMAL syncs at checkpoints only: a killed process loses nothing, a power cut the last moments.
+    # NORMAL syncs at checkpoints only: a killed process loses nothing, a power cut the last transactions.
     db.executescript(
         "PRAGMA synchronous = NORMAL; PRAGMA cache_spill = OFF; PRAGMA temp_store = MEMORY; "
         f"PRAGMA wal_autocheckpoint = {_LOG // _PAGE}; PRAGMA journal_size_limit = {2 * _LOG};"
         f"PRAGMA busy_timeout = {_BUSY_MS};"
     )
-    # A first write opens the log, and for a moment the folder and /dev/urandom.
+    # The first write opens the log, and for a moment the folder and /dev/urandom: that has to happen here.
     db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     return db
 
 
 def create_memory() -> sqlite3.Connection:
-    """Make the same database in memory."""
+    """Create the same database in memory."""
     db = connect(":memory:")
     db.executescript(CREATE)
     return db
 
 
 def connect(place: Path | str) -> sqlite3.Connection:
-    """Open a database. The recorder hands it between threads under its own lock, and begins transactions itself."""
+    """Open a database in autocommit mode for several threads: the recorder has its own lock and transactions."""
     return sqlite3.connect(str(place), timeout=5.0, isolation_level=None, check_same_thread=False)
 
 
 def settle(path: Path, *, to_memory: bool = False) -> sqlite3.Connection:
-    """Move the log of a database into it, and look whether it is whole; sqlite3.Error if it is not.
+    """Checkpoint the log of a database, and check its integrity. Raises sqlite3.Error if it is damaged.
 
-    Returns a copy in memory, or the connection, closed.
+    Returns a copy in memory, or the closed connection.
     """
     db = connect(path)
     try:
@@ -145,7 +145,7 @@ def settle(path: Path, *, to_memory: bool = False) -> sqlite3.Connection:
 
 
 def write_copy(source: sqlite3.Connection, path: Path) -> None:
-    """Write a database to a new file, which needs no log to be read."""
+    """Copy a database to a new file without a log."""
     db = connect(path)
     try:
         backup(source, db)
@@ -155,7 +155,7 @@ def write_copy(source: sqlite3.Connection, path: Path) -> None:
 
 
 def overwrite(source: sqlite3.Connection, target: sqlite3.Connection, check: Callable[[], None]) -> None:
-    """Make a database hold the rows of another, in one transaction; sqlite3.Error if it cannot take them."""
+    """Replace the rows of a database by those of another in one transaction. Raises sqlite3.Error if that fails."""
     check()
     target.execute("BEGIN IMMEDIATE")
     with committed(target, check):
@@ -167,10 +167,10 @@ def overwrite(source: sqlite3.Connection, target: sqlite3.Connection, check: Cal
 
 @contextmanager
 def committed(db: sqlite3.Connection, check: Callable[[], None]) -> Iterator[None]:
-    """Commit what the body does in a transaction that was begun, or roll it back where the body raises.
+    """Commit the transaction that the caller has begun after the body, or roll it back if the body raises.
 
-    Where ``check`` raises neither is done, since both would use the descriptors; its error is raised in place of any
-    other, but for one that is not an Exception, such as an interrupt.
+    If ``check`` raises, neither is done, since both would use the descriptors. Its error replaces any other, except one
+    that is not an Exception, such as an interrupt.
     """
     try:
         yield
@@ -189,7 +189,7 @@ def committed(db: sqlite3.Connection, check: Callable[[], None]) -> Iterator[Non
 
 
 def backup(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
-    """Copy a database; sqlite3.OperationalError if it stays locked: sqlite3's own ``backup`` would try for ever."""
+    """Copy a database. Raises sqlite3.OperationalError if it stays locked: ``backup`` itself retries for ever."""
     until = clocks.monotonic() + _BACKUP_S
 
     def progress(status: int, remaining: int, total: int) -> None:
@@ -201,7 +201,7 @@ def backup(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
 
 
 def locked(error: BaseException) -> bool:
-    """Return True if another program holds a lock on the database, and all is well otherwise."""
+    """Return True if an error says that another program holds a lock on the database."""
     code = getattr(error, "sqlite_errorcode", None)  # from Python 3.11 on
     if code is not None:
         return code & 0xFF in _LOCKED
@@ -209,14 +209,14 @@ def locked(error: BaseException) -> bool:
 
 
 def rescue(db: sqlite3.Connection) -> tuple[sqlite3.Connection, bool]:
-    """Copy a database that can no longer be written to memory; the second value is whether all of it came along."""
+    """Copy a database that can no longer be written into memory. Return the copy, and True if it is complete."""
     try:
         copy = create_memory()
         backup(db, copy)
         if copy.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok":
             return copy, True
     except sqlite3.Error:
-        pass  # The file itself is broken: take what can still be read, row by row.
+        pass  # the file itself is damaged: the rows that can still be read are copied one by one
     copy = create_memory()
     for table in SQL_TABLES:
         try:
@@ -228,7 +228,7 @@ def rescue(db: sqlite3.Connection) -> tuple[sqlite3.Connection, bool]:
 
 
 def dumps(value: Any) -> str:
-    """Return strict JSON text."""
+    """Encode a value as strict JSON."""
     return _text(jsonable(value))
 
 
@@ -276,32 +276,32 @@ _EVENT: dict[str, Check] = {
 
 
 def info_of(raw: Any) -> RunInfo:
-    """Read what was run from the value of its JSON. This and those below raise ValueError for what is not ours."""
+    """Check and build the info of a run from its JSON value. All such functions here raise ValueError."""
     return validation.built(RunInfo, _INFO, raw)
 
 
 def site_of(raw: Any) -> Site:
-    """Read a site."""
+    """Check and build a site."""
     return validation.built(Site, _SITE, raw)
 
 
 def layers_of(raw: Any) -> tuple[Layer, ...]:
-    """Read the layers of a layout."""
+    """Check and build the layers of a layout."""
     return tuple(validation.built(Layer, _LAYER, one) for one in validation.items(raw, "layers"))
 
 
 def edges_of(raw: Any) -> tuple[Edge, ...]:
-    """Read the edges of a layout."""
+    """Check and build the edges of a layout."""
     return tuple(validation.built(Edge, _EDGE, one) for one in validation.items(raw, "edges"))
 
 
 def called_of(raw: Any) -> frozenset[str]:
-    """Read the paths of the layers that were called."""
+    """Check the paths of the layers that were called."""
     return frozenset(validation.texts(raw, "called"))
 
 
 def event_of(raw: Any) -> Event:
-    """Read an event."""
+    """Check and build an event."""
     event = validation.built(Event, _EVENT, raw)
     if event.last_step < event.first_step:
         raise ValueError(f"an event ends at step {event.last_step}, before it begins at {event.first_step}")
@@ -309,13 +309,13 @@ def event_of(raw: Any) -> Event:
 
 
 def fact_of(step: Any, key: Any, value: Any) -> Fact:
-    """Read a fact; checked.Lacking for one of another version."""
+    """Check and build a fact. Raises ``validation.Lacking`` for one of another version."""
     name = validation.text(key, "Fact.key")
     return Fact(validation.step(step, "Fact.step"), name, fitting(name, value))
 
 
 def noted(info: RunInfo, passed: Mapping[str, str]) -> RunInfo:
-    """Say in the coverage which facts were passed over."""
+    """Add to the coverage the kinds of facts that were left out, ``passed``: the missing field by key."""
     if not passed:
         return info
     said = [f"what another version wrote of {key!r} is left out: {why}" for key, why in passed.items()]

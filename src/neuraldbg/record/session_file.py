@@ -1,7 +1,6 @@
-"""A run's JSON document (``neuraldbg export --format session`` or ``json``) back to the RunRecord that it was made of.
+"""The reading of a run's JSON document (``neuraldbg export --format session`` or ``json``) as a RunRecord.
 
-The file is read element by element, and tables are packed as in a run file: beside what is packed, no more than some
-steps are in memory at a time.
+The file is read element by element, and tables are packed as in a run file: only a few steps are in memory unpacked.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from neuraldbg.record.validation import Check
 
 _BLOCK = 64
-"""Tables that are packed together."""
+"""Tables in one packed block."""
 _FAMILY, _, _VERSION = RUN_SCHEMA.rpartition("/")
 _SPACE = re.compile(r"[ \t\n\r]*")
 _PLAIN: dict[str, tuple[str, Check, Any]] = {
@@ -42,17 +41,20 @@ _PLAIN: dict[str, tuple[str, Check, Any]] = {
     "applied": ("applied", validation.flag, bool),
 }
 _CHUNK = 1 << 20
-"""Characters that are taken from the file at once."""
+"""Characters read from the file at once."""
 _WORD = 16
-"""Characters of an escape or a word of JSON, and more: where the text ends within one it is said to be wrong there."""
+"""Characters of the longest escape or word of JSON, and some more: the decoder reports one that is cut as an error."""
 _PACKED = 32 << 20
-"""Bytes of tables that are laid out at once."""
+"""Bytes of unpacked tables in memory at once."""
 _ROWS = 1 << 22
+"""Steps at most."""
 _MISSING = float("nan")
 
 
 def read_session(path: Path) -> RunRecord:
-    """Read a run back from its JSON document. RunNotFound, RunDamaged or RunTooNew say what is wrong with it."""
+    """Read a run from its JSON document. Raises RunNotFound, RunDamaged, RunTooNew, or RunFileError if the file cannot
+    be read.
+    """
     try:
         with path.open(encoding="utf-8", newline="") as opened:
             return _record(opened, str(path))
@@ -73,6 +75,7 @@ def _record(opened: TextIO, name: str) -> RunRecord:
     head: dict[str, Any] = {}
     passed: dict[str, str] = {}
     document = _Document(opened)
+    # Lists are read as they come; the steps need the layout and the names before them, so these are checked first.
     for key in document.members():
         if key in head:
             raise ValueError(f"{validation.short(key)} is there twice")
@@ -146,7 +149,7 @@ def _steps(document: _Document, head: Mapping[str, Any], passed: dict[str, str])
 
 
 def _names(most: int) -> Callable[[Any], tuple[str, ...]]:
-    """Return a function that reads so many names at most, each of which stands there once."""
+    """Return a check of a list of at most ``most`` names, all different."""
 
     def read(raw: Any) -> tuple[str, ...]:
         found = validation.texts(raw, "names")
@@ -158,7 +161,7 @@ def _names(most: int) -> Callable[[Any], tuple[str, ...]]:
 
 
 def _any(raw: Any) -> Any:
-    """Return what nobody reads."""
+    """Return the value of an unknown member unchecked: it is never used."""
     return raw
 
 
@@ -171,7 +174,7 @@ _HEAD: dict[str, Callable[[Any], Any]] = {
     "stats": _names(64),
     "scalars": _names(256),
 }
-"""How members are read whose values are read as a whole."""
+"""Checks of the members whose values are read as a whole."""
 
 
 def _check(head: dict[str, Any], name: str) -> None:
@@ -188,8 +191,8 @@ def _check(head: dict[str, Any], name: str) -> None:
 
 @contextlib.contextmanager
 def _collecting_later() -> Iterator[None]:
-    """Have Python look for garbage later: among a million lists that are just being made there is none, and to look
-    takes three times as long as to make them.
+    """Suspend Python's garbage collector: among a million lists that are just being made there is no garbage, and the
+    search for it takes three times as long as their making.
     """
     collects = gc.isenabled()
     gc.disable()
@@ -201,30 +204,31 @@ def _collecting_later() -> Iterator[None]:
 
 
 class _Document:
-    """A JSON object in a file that is read as it comes: a value at a time, or an array an element at a time.
+    """A JSON object in a file, read one value, or one element of an array, at a time.
 
-    In memory is what is being read, and up to a megabyte more.
+    In memory are the value that is read, and up to a megabyte more.
     """
 
     def __init__(self, opened: TextIO) -> None:
         self._file = opened
         self._text, self._at = "", 0
         self._whole = False
-        """Whether all of the file was taken."""
+        """True once the file was read to its end."""
 
     def members(self) -> Iterator[str]:
-        """Give the keys of the object; after each, its value is to be read."""
+        """Yield the keys of the object. The caller reads the value after each."""
         yield from self._listed("{", "}", keys=True)
         if self._next():
             raise ValueError("there is more after its end")
 
     def elements(self, most: int = 0) -> Iterator[Any]:
-        """Give the elements of the array that comes next, each of which has about ``most`` values in it or fewer."""
+        """Yield the elements of the array that comes next, each of which holds about ``most`` values at most."""
         yield from self._listed("[", "]", keys=False, most=most)
 
     def value(self, most: int = 0) -> Any:
-        """Read what comes next; ValueError if it holds more values than that, and more than a text of ours does."""
+        """Read the next value. Raises ValueError if it holds more values than ``most`` and than any text of ours."""
         self._next()
+        # The decoder needs a value as a whole: more of the file is read until the error is not at the end of the text.
         while True:
             try:
                 with _collecting_later():
@@ -242,7 +246,7 @@ class _Document:
                 raise ValueError(f"a value holds {values:,} others")
 
     def _cut(self, error: json.JSONDecodeError) -> bool:
-        """Return True if more of the text could mend the error: it is at the end of what was taken, or in a string."""
+        """Return True if more text could resolve the error: it is at the end of the text, or in a long string."""
         left = len(self._text) - error.pos
         return left < _WORD or (error.msg.startswith("Unterminated") and left < _WORD * validation.MOST_TEXT)
 
@@ -282,6 +286,7 @@ class _Document:
 
 
 def _history(steps: Iterator[Any], names: Sequence[str], stats: Sequence[str], sites: int) -> History:
+    """Build the history of the steps, packing their tables block by block."""
     plain: dict[str, list[Any]] = {name: [] for name in _PLAIN}
     scalars: dict[str, list[float]] = {name: [] for name in names}
     packed: list[tuple[npt.NDArray[np.intp], codec.Blob]] = []
@@ -315,7 +320,10 @@ def _history(steps: Iterator[Any], names: Sequence[str], stats: Sequence[str], s
 def _packed(
     rows: Sequence[tuple[int, Any]], stats: Sequence[str], sites: int
 ) -> tuple[npt.NDArray[np.intp], codec.Blob]:
-    """Lay tables out and pack them; a statistic that the document does not have is 0."""
+    """Pack the tables of some steps into one block. Statistics that the document does not have are ``UNSEEN``: 0, NaN
+    for moments.
+    """
+    # Columns are placed by name: the document may be of a version with other statistics.
     own = [(k, 1 + list(stats).index(stat)) for k, stat in enumerate(STATS) if stat in stats]
     to, come = [k for k, _ in own], [k for _, k in own]
     mean = np.tile(UNSEEN, (len(rows), sites, 1))
@@ -327,6 +335,7 @@ def _packed(
             if not ((named >= 0) & (named < sites) & (named == np.floor(named))).all():
                 raise ValueError("a site is named by its place in layout.sites")
             table[at, named.astype(np.intp)[:, None], to] = numbers[:, come]
+    # Only the tables of this block are read; the rows of time are in ``_history``.
     count, ones = len(rows), np.ones(len(rows), np.int64)
     block = Block(
         ordinal=np.arange(count),

@@ -1,4 +1,4 @@
-"""Signals and the writing of run files: no signal of the program ends it because of a thread or a write of ours."""
+"""Signal masks of our threads and writes: no signal ends the program because of a thread or a write of ours."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from neuraldbg.unlisted_thread import UnlistedThread
 
 _FAULTS = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS")
-"""Signals that an instruction of the thread itself causes: a blocked one ends the process without a word."""
+"""Signals that an instruction of the thread itself causes: if blocked, they end the process without a message."""
 
 
 def start_thread(thread: UnlistedThread) -> bool:
-    """Start a thread that takes no signals; return False if the system or a closing interpreter gives none.
+    """Start a thread with all signals blocked. Return False if no thread can be started.
 
-    A program that blocks a signal in its only thread to wait for it (``signal.sigwait``) would be killed by it if a
-    thread of ours could take it. A mask is inherited, so it is set before the start, and put back after it.
+    A program that blocks a signal in its only thread to wait for it (``signal.sigwait``) would be killed by that signal
+    if a thread of ours could receive it. A thread inherits the mask, so it is set before the start, and restored after.
     """
     if not hasattr(signal, "pthread_sigmask"):
         return _started(thread)
@@ -41,9 +41,9 @@ def _started(thread: UnlistedThread) -> bool:
 
 @contextmanager
 def without_size_signal() -> Iterator[None]:
-    """Turn SIGXFSZ off in this thread: a write beyond RLIMIT_FSIZE fails instead, as on a full disk.
+    """Block SIGXFSZ in this thread, so that a write beyond RLIMIT_FSIZE fails with an error, as on a full disk.
 
-    Python ignores the signal, but a program may have asked for its default, which is to end the process.
+    Python ignores the signal, but a program may have restored its default, which ends the process.
     """
     number = getattr(signal, "SIGXFSZ", None)
     if number is None or signal.getsignal(number) is signal.SIG_IGN:
@@ -55,5 +55,5 @@ def without_size_signal() -> Iterator[None]:
     finally:
         if number not in before:
             if number in signal.sigpending():
-                signal.sigwait({number})  # that of our own write: it must not arrive once the mask is gone
+                signal.sigwait({number})  # caused by our own write: it must not arrive once the mask is restored
             signal.pthread_sigmask(signal.SIG_SETMASK, before)

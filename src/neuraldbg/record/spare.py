@@ -1,7 +1,7 @@
-"""Descriptors that a session keeps for its end.
+"""Descriptors that a session reserves for its end.
 
-A program that has used up what it may open has failed by that, and what explains it opens files of its own: modules,
-texts, the run file's folder.
+A program that has used up its descriptors fails because of that, and the diagnosis has to open files of its own:
+modules, texts, the run file's folder.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from neuraldbg.raised import let_pass, swallowing
 from neuraldbg.record.run_file import low_numbers_taken
 
 _COUNT = 4
-"""How many are open at once at the end, and one to spare."""
+"""Descriptors that are open at once at the end, and one more."""
 
 
 class Spare:
-    """Open descriptors of a file that has no name; none where the system cannot make one, or has no more."""
+    """Reserves descriptors of a file without a name; none if the system has no ``memfd_create`` or no more of them."""
 
     def __init__(self) -> None:
         self._numbers: list[int] = []
         self._made: tuple[int, int] | None = None
-        if not hasattr(os, "memfd_create"):  # not on every system
+        if not hasattr(os, "memfd_create"):
             return
         with swallowing("keeping descriptors for the end"), low_numbers_taken():
             self._numbers.append(os.memfd_create("neuraldbg"))
@@ -31,7 +31,7 @@ class Spare:
                 self._numbers.append(os.dup(self._numbers[0]))
 
     def release(self) -> None:
-        """Close those that are still ours: the program may have closed them, and have files of its own there."""
+        """Close the reserved descriptors, except numbers that the program has closed and may use itself."""
         numbers, self._numbers = self._numbers, []
         for number in numbers:
             try:

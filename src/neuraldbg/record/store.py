@@ -1,10 +1,10 @@
-"""The database that a run is written to: its run file, or memory for as long as the file cannot be written.
+"""The database that a run is written to: its run file, or memory while the file cannot be written.
 
-What keeps the file from being written, and what becomes of it:
+The reasons why the file cannot be written, and the reactions:
 
-- Another program holds a lock on it: after some seconds the run goes on in memory, and returns when the lock goes.
-- The program closed our descriptors: the file is opened again, as a copy in its own place, and nothing is lost.
-- The disk is full, the file was deleted or ruined: the run goes on in memory, and is saved at its end if that can be.
+- Another program holds a lock on it: after five seconds the run goes on in memory, and returns when the lock is gone.
+- The program closed our descriptors: the file is replaced by a copy of itself, which is opened; nothing is lost.
+- The disk is full, the file was deleted or damaged: the run goes on in memory, and is saved at its end if possible.
 """
 
 from __future__ import annotations
@@ -31,41 +31,46 @@ if TYPE_CHECKING:
     from neuraldbg.record.run_file import RunFile
 
 LOCKED_S = 5.0
-"""Seconds of a lock after which the run goes on in memory: until then the steps of one write wait."""
+"""Seconds of a lock after which the run goes on in memory; until then the batch waits."""
 RETRY_S = 1.0
 """Seconds between two attempts to return from memory to a file that was locked."""
 CALM_S = 1.0
-"""Seconds after which a file whose descriptors were lost is opened again. A program that closes a number and opens a
-file, which is to get that number, must not find it taken in between."""
+"""Seconds after which a file whose descriptors were lost is opened again: a program that closes a descriptor and opens
+a file, which is to get the same number, must not find it taken in between."""
 _FAULTS = (sqlite3.Error, OSError, BlobDamaged)
 _REOPENED = 4
-"""Times in a row that a file is opened again for one batch."""
+"""Times in a row that a file is opened again for one batch at most."""
 
 
 class Store:
-    """Takes batches and gives the record of all of them. The recorder holds a lock around every call."""
+    """Stores batches, and returns the record of all of them. The recorder holds a lock around every call."""
 
     def __init__(self, folder: Path | None, rank: int, settings: RecordSettings, info: Callable[[], RunInfo]) -> None:
         self.problem: str | None = None
-        """Sentences on why the run is not, or not wholly, on disk; None if it is."""
+        """Sentences that say why the run is not, or not wholly, on disk. None if it is."""
         self.remark: str | None = None
-        """A sentence on an oddity of the place where the run is saved; None if there is none."""
+        """Sentence that says that the run was saved in another file than its own. None if it was not."""
         self.notes: list[str] = []
-        """Sentences on what happened to the file without a loss, for the run's coverage."""
+        """Sentences on faults of the file by which nothing was lost, for the coverage report."""
         self.path: Path | None = None
-        """The run file; None while the run is kept in memory only."""
+        """Path of the run file. None while the run is in memory only."""
         self._folder, self._rank, self._settings, self._info = folder, rank, settings, info
         self._file: RunFile | None = None
-        """The file that is written."""
+        """The file that is written. None while the run is in memory, and after ``finish``."""
         self._left: RunFile | None = None
-        """The file that could not be written any more; the run is in memory."""
+        """The file that can no longer be written, while the run is in memory. None if there is none."""
         self._left_open = False
-        """True if that file is only locked: its connection is good."""
+        """True if ``_left`` is only locked, and its connection can be used again."""
         self._reason = ""
+        """Reason why ``_left`` cannot be written."""
         self._locked_since: float | None = None
+        """Time when a lock was first met, monotonic clock. None if the file is not locked."""
         self._lost_since: float | None = None
+        """Time when lost descriptors were first noticed, monotonic clock. None if they are not lost."""
         self._next_try = 0.0
+        """Time of the next attempt to return to a locked file, monotonic clock."""
         self._db: sqlite3.Connection | None = None
+        """The database that is written. None once the run is finished in a file."""
         if folder is not None:
             try:
                 self._file = run_file.create(folder, rank)
@@ -83,10 +88,11 @@ class Store:
     # ---------------------------------------------------------------- what the recorder asks
 
     def write(self, batch: Batch, *, at_once: bool = False) -> bool:
-        """Store a batch; False if it has to be given again, because the file cannot be had at the moment.
+        """Store a batch. Return False if the file is not available now, and the batch has to be passed again.
 
-        ``at_once`` stores it in any case. Raises what memory raises.
+        ``at_once`` stores it in any case. Only errors of a database in memory are raised.
         """
+        # Each fault is handled and the batch tried again: a program may close our descriptors more than once.
         for _ in range(_REOPENED):
             file = self._file
             if file is None:
@@ -120,18 +126,20 @@ class Store:
 
     @property
     def misfits(self) -> list[str]:
-        """Return what was wrong with facts that were not written."""
+        """Error message of the first fact that was not written, in a list; [] if there is none."""
         return self._writer.misfits
 
     def tend(self, *, at_once: bool = False) -> None:
-        """Return to the file if the run is in memory because of a lock that has gone."""
+        """Return to the file if the run is in memory because of a lock that is gone. Tries once per RETRY_S, or now if
+        ``at_once``.
+        """
         due = at_once or clocks.monotonic() >= self._next_try
         if self._left is not None and self._left_open and due:
             self._next_try = clocks.monotonic() + RETRY_S
             self._return(self._left)
 
     def load(self) -> RunRecord:
-        """Return the record of all that was stored; RunFileError only for a finished file that vanished or broke."""
+        """Return the record of all batches. Raises RunFileError only if a finished file vanished or was damaged."""
         if self._db is None:
             assert self.path is not None
             return read_file(self.path)
@@ -149,7 +157,7 @@ class Store:
         return load(self._db, str(self.path or "the run in memory"))
 
     def finish(self) -> None:
-        """Close the run file as one that can be read anywhere, or save there what is in memory."""
+        """Close the run file without a log, or save the run that is in memory."""
         if self._left is not None and self._left_open:
             self._return(self._left)
         for _ in range(_REOPENED):
@@ -161,7 +169,9 @@ class Store:
             self._save_memory(self._left)
 
     def _close(self, file: RunFile) -> bool:
-        """Close the file that is written; False if it was left, or opened again, since it could not be closed."""
+        """Close the file that is written. Return False if it could not be closed: it was then opened again, or the run
+        moved to memory.
+        """
         try:
             file.check()
             if file.in_place:
@@ -174,7 +184,7 @@ class Store:
             self._reopen(file)
             return False
         self._leave(file, content, "it was deleted" if deleted else "it was moved", whole=whole)
-        if not deleted:  # with its log, and whole: there it is, wherever that is
+        if not deleted:  # it was moved together with its log, and is whole
             self._left = None
             self._tell(f"the run file was moved away from {file.path} while it was written: look for it there.")
         return False
@@ -191,7 +201,7 @@ class Store:
         self._writer = Writer(db, self._settings)
 
     def _reopen(self, file: RunFile) -> None:
-        """Go on after our descriptors were lost: with the file under others, or else in memory."""
+        """Go on after our descriptors were lost: with a copy of the file under new ones, or else in memory."""
         try:
             self._use(file.reopened())
         except _FAULTS as error:
@@ -210,14 +220,14 @@ class Store:
         self._leave(file, content, reason, whole=whole)
 
     def _fall_back(self, file: RunFile, reason: str) -> None:
-        """Go on in memory with all that was recorded, after the file failed."""
+        """Go on in memory with the whole run after the file failed."""
         content, whole = schema.rescue(file.db)
         self._leave(file, content, reason, whole=whole)
         if not file.lost:  # a connection that lost its descriptors is never closed
             file.close()
 
     def _leave(self, file: RunFile, content: sqlite3.Connection, reason: str, *, whole: bool) -> None:
-        """Go on in memory, and write into it how the run stands."""
+        """Go on in memory with ``content``, and write the newest info of the run to it."""
         self._left, self._left_open, self._reason = file, False, reason
         self._use_memory(content)
         if not whole:
@@ -225,7 +235,7 @@ class Store:
         self._writer.write(Batch(info=self._info()))
 
     def _calm(self) -> bool:
-        """Return True if it is some time ago that descriptors were lost: the program may just be closing many."""
+        """Return True if descriptors were lost CALM_S ago: the program may just be closing many."""
         now = clocks.monotonic()
         if self._lost_since is None:
             self._lost_since = now
@@ -245,7 +255,7 @@ class Store:
         self._left_open = True
 
     def _return(self, file: RunFile) -> None:
-        """Write what is in memory to the file that was locked; it stays in memory if the lock is still there."""
+        """Write the run in memory to the file that was locked. It stays in memory if the lock is still there."""
         assert self._db is not None
         try:
             schema.overwrite(self._db, file.db, file.check)
@@ -265,13 +275,15 @@ class Store:
         )
 
     def _save_memory(self, left: RunFile) -> None:
-        """Save at its end a run that had to go on in memory; say where it is, or why it could not be saved."""
+        """Save at its end a run that is in memory. Set ``remark`` to its place, or ``problem`` to the reason of
+        failure.
+        """
         assert self._db is not None
         assert self._folder is not None
         try:
             if not self._folder.exists() and self._folder.parent.is_dir():
-                self._folder.mkdir()  # a program may clear the folder that it was given
-            # What another program has locked is not replaced under its hands.
+                self._folder.mkdir()  # the program may have deleted the folder that it was given
+            # A file that another program has locked is not replaced: that program may be reading or copying it.
             over = None if self._left_open else left
             self.path = run_file.save(self._db, self._folder, self._rank, over)
         except _FAULTS as error:

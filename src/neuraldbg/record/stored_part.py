@@ -1,4 +1,4 @@
-"""One part of the record in the database, the scalars of steps or the tables of sites: appended, closed, thinned."""
+"""One part of the record in the database, the scalars of steps or the tables of sites: appending, closing, thinning."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FIELDS = "id, level, ordinal, rows, first_step, last_step, length(body)"
 
 
 class Lane:
-    """The blocks of one part. What it holds in memory is as in the database, or is to be read anew."""
+    """The blocks of one part of the record. Its state in memory mirrors the database; after an error, ``reload``."""
 
     def __init__(self, db: sqlite3.Connection, part: str) -> None:
         self._db = db
@@ -29,12 +29,12 @@ class Lane:
         self._entries: list[Entry] = []
         """Closed blocks, in order of time."""
         self._tail: list[tuple[int, Block]] = []
-        """Open blocks by id: their rows become one closed block when there are enough."""
+        """Open blocks with their ids: their rows become one closed block when there are enough."""
         self._known: dict[int, Block] = {}
-        """Closed blocks of scalars by id: a megabyte or two, which is cheaper to hold than to read again."""
+        """Closed blocks of scalars by id: a megabyte or two, which is cheaper to keep than to read again."""
 
     def reload(self) -> None:
-        """Read from the database what there is."""
+        """Read the list of blocks, and the open ones, from the database."""
         self._known.clear()
         closed = f"SELECT {_FIELDS} FROM block WHERE part = ? AND NOT open ORDER BY ordinal"  # noqa: S608 (a constant)
         self._entries = [Entry(*row) for row in self._db.execute(closed, (self._part,))]
@@ -42,7 +42,7 @@ class Lane:
         self._tail = [(row_id, codec.decode(body)) for row_id, body in tail]
 
     def put(self, fresh: Sequence[Block], limits: Limits, places: Collection[int]) -> None:
-        """Append rows; fold what is then over its limit."""
+        """Append rows, close full blocks, and fold blocks beyond the limits. ``places`` are the places of events."""
         if not fresh:
             return
         new = join(fresh)

@@ -1,7 +1,7 @@
-"""Values of a run file's JSON in, the same values out; ValueError names the first that is not what we write.
+"""Checks of JSON values from a run file: each returns the value, or raises ValueError with its name if it is not ours.
 
-A run file may come from anybody. What is let in here is formatted, compared and counted on everywhere else, where
-nobody asks again. Plain checks: a run that is written is read many times a minute.
+A run file may come from anybody. A value that passes here is formatted, compared and computed with everywhere else
+without further checks. The checks are plain functions: the dashboard reads a run many times a minute.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LATEST_S = 253_402_300_799
-"""The last second of the year 9999, the last that Python's datetime can show, as Unix time."""
+"""Unix time of the last second of the year 9999, the last that Python's ``datetime`` can represent."""
 _FAR = sys.float_info.max
-"""Compared with, for an integer beyond it has no float and NaN is not within."""
+"""Largest float. Numbers are compared with it: larger integers have no float, and a comparison with NaN is False."""
 FARTHEST = 2**53
-"""The largest number of a step, and of things that are counted."""
+"""Largest step number, and largest count."""
 _LARGEST = 2**63 - 1
-"""Of the integers that an array holds."""
+"""Largest integer that an array can hold."""
 MOST_TEXT = 1 << 20
-"""Characters of one text: names of layers, lines of code, messages."""
+"""Characters of one text at most: names of layers, lines of code, messages."""
 MOST_VALUES = 1 << 20
-"""Values in one JSON text, about: each may take 100 bytes, where its text takes two."""
+"""Values in one JSON text at most, about: each may take 100 bytes of memory for two bytes of text."""
 _NUMBER = 40
-"""Characters of a number that is a name."""
+"""Characters of a number that is a key at most."""
 _NUMERIC = re.compile(r"-?([0-9]+\.?[0-9]*(e[-+]?[0-9]+)?|inf)|nan")
 _NUMBERED = re.compile(r"-?[0-9]{1,18}")
 _DIGITS = 400
-"""Of an integer: more are beyond any float."""
+"""Digits of an integer at most: more are beyond any float."""
 _COUNTS = (
     "layers",
     "seen",
@@ -62,9 +62,9 @@ _SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict = 2, 4, 4
 
 
 def parsed(text: Any) -> Any:
-    """Return the value of a strict JSON text: no NaN, no key twice, not more values than one text of ours has.
+    """Parse a strict JSON text: no NaN, no duplicate key, at most MOST_VALUES values. Raises ValueError otherwise.
 
-    What cannot be encoded, half of a character outside the basic plane as a file's name may hold, is written out.
+    Lone surrogates, which file names may hold and which cannot be encoded, are replaced by their escapes.
     """
     if not isinstance(text, str):
         raise _wrong(text, "a JSON text", "text")
@@ -75,12 +75,12 @@ def parsed(text: Any) -> Any:
 
 
 def encodable(found: Any, text: str) -> Any:
-    """Return what was read of a JSON text, with halves of characters written out if the text has some."""
+    """Return a value parsed from a JSON text, with lone surrogates replaced by their escapes if the text has some."""
     return _whole(found) if "\\ud" in text or "\\uD" in text else found
 
 
 def _whole(value: Any) -> Any:
-    """Write halves of characters out as escapes, so that every text can be encoded."""
+    """Replace lone surrogates by their escapes, so that every text can be encoded."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, list):
@@ -112,20 +112,20 @@ def _integer(digits: str) -> int:
 DECODER = json.JSONDecoder(
     parse_constant=_refuse,
     object_pairs_hook=_once,
-    # Later ones refuse by themselves: reading a million digits takes a minute.
+    # Later versions of Python refuse by themselves: converting a million digits takes a minute.
     parse_int=None if hasattr(sys, "set_int_max_str_digits") else _integer,
 )
-"""Reads strict JSON."""
+"""Decoder of strict JSON."""
 
 
 def cut(said: str) -> str:
-    """Return an error's message on one line of a bearable length, with nothing in it that steers a terminal."""
+    """Return an error's message as one line of at most 300 characters, without control characters."""
     plain = "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in said[:300])
     return plain if len(plain) < 300 else f"{plain[:297]}..."
 
 
 def spelled(name: Name) -> str:
-    """Return the name of a value within others: ``loss.terms[0].kind``. It is put together only where one is needed."""
+    """Format the name of a nested value: ``loss.terms[0].kind``. Called only for an error message."""
     if isinstance(name, str):
         return name if len(name) <= 60 and name.isprintable() else short(name)
     within, part = name
@@ -133,13 +133,13 @@ def spelled(name: Name) -> str:
 
 
 def short(value: Any) -> str:
-    """Return a value as a few words of ASCII, for a message."""
+    """Return a short ASCII representation of a value, for a message."""
     said = _SHORT.repr(value).encode("ascii", "backslashreplace").decode()
     return said if len(said) <= 60 else said[:57] + "..."
 
 
 def built(made: Callable[..., T], checks: Mapping[str, Check], raw: Any) -> T:
-    """Make a value of a JSON object, each of whose fields passes the check of its name."""
+    """Build a value from a JSON object whose fields all pass the check of their name."""
     name = getattr(made, "__name__", "")
     fields = mapping(raw, name)
     unknown = next((field for field in fields if field not in checks), None)
@@ -149,98 +149,98 @@ def built(made: Callable[..., T], checks: Mapping[str, Check], raw: Any) -> T:
 
 
 def text(value: Any, name: Name) -> str:
-    """Return a text of a length that can be shown."""
+    """Check a text of at most MOST_TEXT characters."""
     if len(_of(str, value, name)) > MOST_TEXT:
         raise ValueError(f"{spelled(name)} has {len(value):,} characters, where {MOST_TEXT:,} is the most")
     return str(value)
 
 
 def message(value: Any, name: Name) -> str:
-    """Return a text of the program's own, cut where it is too long: the script may raise what it likes."""
+    """Check a text and cut it to MOST_TEXT characters: an error message of the program may have any length."""
     return _of(str, value, name)[:MOST_TEXT]
 
 
 def flag(value: Any, name: Name) -> bool:
-    """Return a truth value."""
+    """Check a bool."""
     return _of(bool, value, name)
 
 
 def mapping(value: Any, name: Name) -> dict[str, Any]:
-    """Return an object; JSON has none whose keys are not text."""
+    """Check an object; the keys of a JSON object are always text."""
     return _of(dict, value, name)
 
 
 def items(value: Any, name: Name) -> list[Any]:
-    """Return an array."""
+    """Check an array."""
     return _of(list, value, name)
 
 
 def texts(value: Any, name: Name) -> tuple[str, ...]:
-    """Return an array of texts."""
+    """Check an array of texts."""
     return tuple(text(item, name) for item in items(value, name))
 
 
 def texts_by_name(value: Any, name: Name) -> dict[str, str]:
-    """Return an object of texts."""
+    """Check an object whose values are texts."""
     return {text(key, name): text(item, name) for key, item in mapping(value, name).items()}
 
 
 def whole(value: Any, name: Name) -> int:
-    """Return an integer that an array can hold."""
+    """Check an integer of 64 bits."""
     if type(value) is not int or abs(value) > _LARGEST:  # a bool is an int
         raise _wrong(value, name, "an integer of 64 bits")
     return value
 
 
 def count(value: Any, name: Name) -> int:
-    """Return an integer that is not negative, nor more than there can be of anything."""
+    """Check a count: an integer from 0 to FARTHEST."""
     if type(value) is not int or not 0 <= value <= FARTHEST:
         raise _wrong(value, name, "a number of things")
     return value
 
 
 def step(value: Any, name: Name) -> int:
-    """Return the number of a step, or a span of steps: arithmetic with a few of them stays within 64 bits."""
+    """Check a step number or a number of steps, 0 to FARTHEST: arithmetic with a few of them stays within 64 bits."""
     if type(value) is not int or not 0 <= value <= FARTHEST:
         raise _wrong(value, name, "a step")
     return value
 
 
 def perhaps(check: Check) -> Check:
-    """Return a check that lets null through, too."""
+    """Return a check that accepts null as well."""
     return lambda value, name: None if value is None else check(value, name)
 
 
 def number(value: Any, name: Name) -> float:
-    """Return a finite number."""
+    """Check a finite number."""
     if type(value) not in (int, float) or not -_FAR <= value <= _FAR:
         raise _wrong(value, name, "a finite number")
     return float(value)
 
 
 def moment(value: Any, name: Name) -> float:
-    """Return a Unix time that a date can be made of."""
+    """Check a Unix time that Python's ``datetime`` can represent."""
     if not 0 <= number(value, name) <= LATEST_S:
         raise _wrong(value, name, "a time before the year 10000")
     return float(value)
 
 
 def share(value: Any, name: Name) -> float:
-    """Return a number from 0 to 1."""
+    """Check a number from 0 to 1."""
     if not 0 <= number(value, name) <= 1:
         raise _wrong(value, name, "from 0 to 1")
     return float(value)
 
 
 def outcome_kind(value: Any, name: Name) -> str:
-    """Return one of OUTCOMES."""
+    """Check that a text is one of OUTCOMES."""
     if text(value, name) not in OUTCOMES:
         raise _wrong(value, name, f"one of {', '.join(OUTCOMES)}")
     return str(value)
 
 
 def coverage(value: Any, name: Name) -> dict[str, Any]:
-    """Return RunInfo.coverage; of what it does not document it may hold anything."""
+    """Check the documented fields of ``RunInfo.coverage``; others may hold anything."""
     found = mapping(value, name)
     for key in found.keys() & _COUNTS:
         count(found[key], (name, key))
@@ -254,7 +254,7 @@ def coverage(value: Any, name: Name) -> dict[str, Any]:
 
 
 def _cost(value: Any, name: Name) -> dict[str, Any]:
-    """Return what watching cost: numbers by name, null where one is not known, and ``parts_s`` of such numbers."""
+    """Check the cost of watching: numbers by name, null for unknown ones; ``parts_s`` is an object of them."""
     return {
         key: _cost(item, (name, key)) if key == "parts_s" else _known(item, (name, key))
         for key, item in mapping(value, name).items()
@@ -262,7 +262,7 @@ def _cost(value: Any, name: Name) -> dict[str, Any]:
 
 
 def _known(value: Any, name: Name) -> float | None:
-    """Return a number, None for one that is not finite: no budget may be written as an infinite one."""
+    """Check a number; a non-finite one becomes None: a session without a budget may have written infinity."""
     if value is None or (type(value) is str and value in _NON_FINITE):
         return None
     number(value, name)
@@ -273,13 +273,13 @@ def _known(value: Any, name: Name) -> float | None:
 
 
 class Lacking(ValueError):
-    """An object has not all the fields that it needs: it is of another version."""
+    """Raised for an object of another version, which lacks a required field."""
 
 
 def of(must: Mapping[str, Check], may: Mapping[str, Check] = _NONE, *joined: tuple[str, ...]) -> Check:
-    """Return a check of an object by the names of its fields; those that neither mapping names are let through.
+    """Return a check of an object by the names of its fields. Fields in neither mapping are accepted.
 
-    Of fields that are ``joined``, all must be there where the first is.
+    If the first field of a ``joined`` group is present, the others are required.
     """
     known = {**must, **may}
 
@@ -297,7 +297,7 @@ def of(must: Mapping[str, Check], may: Mapping[str, Check] = _NONE, *joined: tup
 
 
 def each(one: Check) -> Check:
-    """Return a check of an array whose items all pass another."""
+    """Return a check of an array whose items all pass a check."""
 
     def check(value: Any, name: Name) -> list[Any]:
         return [one(item, (name, place)) for place, item in enumerate(items(value, name))]
@@ -306,7 +306,7 @@ def each(one: Check) -> Check:
 
 
 def row(*parts: Check) -> Check:
-    """Return a check of an array of as many items, each of which passes the check in its place."""
+    """Return a check of an array with one item for each of ``parts``, which passes it."""
 
     def check(value: Any, name: Name) -> list[Any]:
         found = items(value, name)
@@ -318,17 +318,17 @@ def row(*parts: Check) -> Check:
 
 
 def pair(one: Check) -> Check:
-    """Return a check of an array of two items, both of which pass another."""
+    """Return a check of an array of two items that both pass a check."""
     return row(one, one)
 
 
 def named(one: Check) -> Check:
-    """Return a check of an object whose fields all pass another, whatever they are called."""
+    """Return a check of an object with any keys, whose values all pass a check."""
     return named_by(text, one)
 
 
 def named_by(key: Check, one: Check) -> Check:
-    """Return a check of an object whose names pass one check, and what they name another."""
+    """Return a check of an object whose keys pass one check, and whose values pass another."""
 
     def check(value: Any, name: Name) -> dict[str, Any]:
         return {key(k, (name, "names")): one(item, (name, k)) for k, item in mapping(value, name).items()}
@@ -337,7 +337,7 @@ def named_by(key: Check, one: Check) -> Check:
 
 
 def any_of(*checks: Check) -> Check:
-    """Return a check that passes what one of these passes, the first that does."""
+    """Return a check that accepts a value if one of ``checks`` does, and returns the result of the first that does."""
 
     def check(value: Any, name: Name) -> Any:
         for one in checks:
@@ -351,7 +351,7 @@ def any_of(*checks: Check) -> Check:
 
 
 def one_of(*values: int | str) -> Check:
-    """Return a check that passes some values."""
+    """Return a check that accepts only ``values``."""
 
     def check(value: Any, name: Name) -> Any:
         if type(value) is bool or value not in values:
@@ -362,7 +362,7 @@ def one_of(*values: int | str) -> Check:
 
 
 def word(*values: str) -> Check:
-    """Return a check that passes some words; any other is one of a later version: Lacking."""
+    """Return a check that accepts only ``values``, and raises Lacking for any other: a later version may have more."""
 
     def check(value: Any, name: Name) -> str:
         if text(value, name) not in values:
@@ -373,19 +373,19 @@ def word(*values: str) -> Check:
 
 
 def integer(value: Any, name: Name) -> int:
-    """Return an integer that a float holds as well: arithmetic with a few of them stays within 64 bits."""
+    """Check an integer that a float can hold exactly: arithmetic with a few of them stays within 64 bits."""
     if type(value) is not int or abs(value) > FARTHEST:
         raise _wrong(value, name, "an integer")
     return value
 
 
 def wide(value: Any, name: Name) -> int | float:
-    """Return a number of whatever size; an id that marks what is to be ignored may be any of 64 bits."""
+    """Check a number, or an integer of 64 bits: the id that marks ignored targets may have any value."""
     return whole(value, name) if type(value) is int else real(value, name)
 
 
 def real(value: Any, name: Name) -> float:
-    """Return a number, from the text that stands for it in strict JSON where it is not finite."""
+    """Check a number; the texts "NaN", "Infinity" and "-Infinity" are converted to floats."""
     if type(value) is str and value in _NON_FINITE:
         return _NON_FINITE[value]
     if type(value) not in (int, float) or (type(value) is int and abs(value) > _LARGEST):
@@ -394,21 +394,21 @@ def real(value: Any, name: Name) -> float:
 
 
 def numeric(value: Any, name: Name) -> str:
-    """Return a text that is a number: JSON has no others for names."""
+    """Check a text that spells a number: the keys of a JSON object are always text."""
     if len(text(value, name)) > _NUMBER or not _NUMERIC.fullmatch(value):
         raise _wrong(value, name, "a number")
     return str(value)
 
 
 def numbered(value: Any, name: Name) -> str:
-    """Return a text that is an integer of 64 bits, such as the id of a class."""
+    """Check a text that spells an integer of 64 bits, such as the id of a class."""
     if not _NUMBERED.fullmatch(text(value, name)):
         raise _wrong(value, name, "an integer")
     return str(value)
 
 
 def line(value: Any, name: Name) -> list[Any]:
-    """Return [file, line number, source line]; the line is empty where it is not known."""
+    """Check [file, line number, source line]; the source line is "" if it is not known."""
     found = items(value, name)
     if len(found) not in (2, 3):
         raise _wrong(value, name, "a line of code")
@@ -416,7 +416,7 @@ def line(value: Any, name: Name) -> list[Any]:
 
 
 def revived(value: Any) -> Any:
-    """Turn the strings that stand for non-finite numbers in strict JSON back into those numbers."""
+    """Convert the strings "NaN", "Infinity" and "-Infinity" in a JSON value back to numbers."""
     if isinstance(value, str):
         return _NON_FINITE.get(value, value)
     if isinstance(value, list):
@@ -427,7 +427,7 @@ def revived(value: Any) -> Any:
 
 
 def _any(value: Any, name: Name) -> Any:
-    """Let a field through of which nothing is known."""
+    """Accept the value of a field that is not known."""
     del name
     return revived(value)
 

@@ -1,4 +1,4 @@
-"""What waits for the writer: bounded in steps and in bytes, and never a reason for training to wait."""
+"""The queue of steps for the writer, bounded in steps and bytes: when it is full, steps are folded, and none waits."""
 
 from __future__ import annotations
 
@@ -19,39 +19,47 @@ if TYPE_CHECKING:
     from neuraldbg.record.row_block import Ints
 
 LIGHT_BYTES = 2048
-"""What a step takes beside its table: the object, and a dictionary of some twenty numbers."""
+"""Bytes of a step without its table: the object, and a dictionary of some twenty numbers."""
 EXCESS = 256
-"""Light steps that are folded at once; of steps with tables, as many as make a bin."""
+"""Light steps that are folded at once; of steps with tables, BIN of them."""
 
 
 @dataclass
 class Batch:
-    """What was recorded since the last write."""
+    """The steps, facts and events that were queued since the last write."""
 
     steps: list[Step] = field(default_factory=list)
+    """Steps at full resolution, oldest first."""
     ordinal: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    """Of the steps, as in Block."""
+    """``Block.ordinal`` of the steps, shape (len(steps),)."""
     turn: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    """``Block.turn`` of the steps, shape (len(steps),)."""
     full: list[Step] = field(default_factory=list)
-    """Those of the steps that have a table."""
+    """The full steps among ``steps``, which have a table."""
     full_ordinal: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    """``Block.ordinal`` of the full steps, shape (len(full),)."""
     full_turn: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    """``Block.turn`` of the full steps in the part of tables, shape (len(full),)."""
     rows: list[Block] = field(default_factory=list)
+    """Scalars of steps that were folded because the writer did not keep up; they come after ``steps``."""
     tables: list[Block] = field(default_factory=list)
-    """Steps that were folded because the writer did not keep up; they follow ``steps``."""
+    """Tables of steps that were folded; they come after ``steps``."""
     histograms: list[StepHistograms] = field(default_factory=list)
-    """In step order."""
+    """Histograms in step order."""
     layout: Layout | None = None
+    """Newest layout. None if no step was queued."""
     facts: list[Fact] = field(default_factory=list)
+    """Facts in the order of their arrival."""
     events: dict[tuple[str, str, str, int], Event] = field(default_factory=dict)
-    """The last version of each."""
+    """Newest version of each event by its key."""
     info: RunInfo | None = None
+    """Newest information about the run. None if there is no new one."""
 
     def __bool__(self) -> bool:
         return bool(self.steps or self.rows or self.facts or self.events or self.layout or self.info)
 
     def blocks(self) -> tuple[list[Block], list[Block]]:
-        """Return everything as rows and as tables."""
+        """Return the blocks of scalars and the blocks of tables of all steps."""
         rows, tables = list(self.rows), list(self.tables)
         if self.steps:
             rows.insert(0, rows_of(self.steps, self.ordinal, self.turn))
@@ -61,7 +69,7 @@ class Batch:
 
 
 class _Clock:
-    """Numbers steps in their order, and in that of their stream."""
+    """Numbers steps in their order, within the run and within their stream."""
 
     def __init__(self) -> None:
         self._ordinal = 0
@@ -69,7 +77,7 @@ class _Clock:
         self._full_turns: dict[int, int] = {}
 
     def stamp(self, batch: Batch, steps: list[Step], tabled: int) -> None:
-        """Give a batch these steps, of which some have tables, and their numbers."""
+        """Put steps and their numbers into a batch; ``tabled`` is the number of steps with a table."""
         streams = [step.stream for step in steps]
         batch.steps = steps
         batch.ordinal = np.arange(self._ordinal, self._ordinal + len(steps))
@@ -95,10 +103,10 @@ class _Clock:
 
 
 class Backlog:
-    """Collects steps until the writer takes them. Not thread-safe: the recorder holds a lock around every call.
+    """Collects steps until the writer takes them. It is not thread-safe: the recorder holds a lock around every call.
 
-    When ``limit`` steps or ``most`` bytes wait, further ones are folded into bins until the writer comes; facts, events
-    and counts of non-finite values are kept.
+    When ``limit`` steps or ``most`` bytes wait, further steps are folded into bins until the writer takes them; facts,
+    events and counts of non-finite values are kept.
     """
 
     def __init__(self, limit: int, most: int) -> None:
@@ -111,15 +119,15 @@ class Backlog:
         self._steps: list[Step] = []
         self._bytes = 0
         self._full = False
-        """Whether some steps were already turned away: later ones must not overtake them."""
+        """True once a step goes to ``_excess``: later ones must follow it, to keep their order."""
         self._tabled = 0
         self._excess: list[Step] = []
         self._excess_tabled = 0
         self._bins: dict[str, tuple[int, int]] = {}
-        """By part of the record: steps of a bin, and rows from which on they are made wider."""
+        """Steps per bin, and the number of rows above which bins get wider, by part of the record."""
 
     def put(self, step: Step, layout: Layout, events: Sequence[Event]) -> bool:
-        """Take a step; False if it will be folded because too much waits."""
+        """Queue a step. Return False if it will be folded because the queue is full."""
         batch = self._batch
         batch.layout = layout
         if events:
@@ -128,6 +136,7 @@ class Backlog:
             batch.facts.extend(step.facts)
         if step.histograms is not None:
             self._keep(step.histograms)
+        # A single step larger than ``most`` is still taken: a queue that accepted none would record nothing in full.
         table = step.table.nbytes
         taken = self._bytes + LIGHT_BYTES + table
         if not self._full and len(self._steps) < self._limit and (taken <= self._most or not self._steps):
@@ -143,25 +152,25 @@ class Backlog:
         return False
 
     def _keep(self, histograms: StepHistograms) -> None:
-        """Take the histograms of a step, if there is room: where the writer does not keep up, some are left out."""
+        """Queue the histograms of a step if there is room; if the writer does not keep up, some are left out."""
         if self._bytes + histograms.nbytes <= self._most or not self._batch.histograms:
             self._bytes += histograms.nbytes
             self._batch.histograms.append(histograms)
 
     def tell(self, events: Iterable[Event]) -> None:
-        """Take newer versions of events."""
+        """Queue newer versions of events."""
         self._batch.events.update((event.key, event) for event in events)
 
     def note(self, facts: Sequence[Fact]) -> None:
-        """Take facts that belong to no single step."""
+        """Queue facts that belong to no single step."""
         self._batch.facts.extend(facts)
 
     def inform(self, info: RunInfo) -> None:
-        """Take the newest information about the run."""
+        """Queue the newest information about the run."""
         self._batch.info = info
 
     def take(self) -> Batch:
-        """Give what waits, and start anew."""
+        """Return the queue as a batch, and empty it."""
         self._fold_excess()
         batch = self._batch
         if self._steps:
@@ -171,13 +180,13 @@ class Backlog:
 
     @property
     def half_full(self) -> bool:
-        """Return True if the writer had better come."""
+        """True if half of the limit of steps or bytes waits, and the writer should be woken."""
         return len(self._steps) * 2 >= self._limit or self._bytes * 2 >= self._most
 
     def _fold_excess(self) -> None:
         if not self._excess:
             return
-        if self._steps:  # those that wait come first
+        if self._steps:  # they are older, and get their numbers first
             self._clock.stamp(self._batch, self._steps, self._tabled)
             self._steps = []
         part = Batch()
@@ -192,7 +201,7 @@ class Backlog:
     def _add(self, part: str, kept: list[Block], new: list[Block], most: int) -> None:
         bin_steps, rows = self._bins.get(part, (BIN, most))
         kept.append(fold(join(new), bin_steps))
-        # A writer that hangs for hours: ever wider bins, so that memory stays bounded.
+        # The writer may hang for hours: bins get ever wider, so that memory stays bounded.
         if sum(map(len, kept)) > rows:
             bin_steps = min(bin_steps * BIN, BIN**MAX_LEVEL)
             kept[:] = [fold(join(kept), bin_steps)]

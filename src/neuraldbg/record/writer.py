@@ -1,4 +1,4 @@
-"""Batches of steps into the run file: each in one transaction, so that what is in the file is always whole."""
+"""The writing of batches to a database: each in one transaction, so that the file is always consistent."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
     from neuraldbg.record.write_queue import Batch
 
 MAX_FACTS = 4096
-"""Versions kept of one kind of fact; beyond it the oldest quarter and the newest stay."""
+"""Facts of one kind that are kept. Above that, the oldest quarter stays, and the newest facts."""
 
 
 class Writer:
-    """Writes to one database. After any failure its state is read back from there, so a batch may be written again."""
+    """Writes to one database. After an error its state is read from there again, so a batch may be written again."""
 
     def __init__(
         self, db: sqlite3.Connection, settings: RecordSettings, check: Callable[[], None] = lambda: None
     ) -> None:
         self._db = db
         self._check = check
-        """Raises where the database must not be used."""
+        """Called before the database is used; raises if that is not safe."""
         self._settings = settings
         self._whole = False
-        """Whether the fields below say what is in the database."""
+        """True if the fields below mirror the database."""
         self._layout: Layout | None = None
         self._sites = 0
         self._rows, self._tables = Lane(db, schema.ROWS), Lane(db, schema.TABLES)
         self._places: set[int] = set()
         self.misfits: list[str] = []
-        """What was wrong with the first fact that was not written."""
+        """Error message of the first fact that was not written, in a list; [] if there is none."""
 
     def write(self, batch: Batch) -> None:
-        """Store a batch, all of it or nothing; sqlite3.Error if that cannot be, or what ``check`` raises."""
+        """Store a batch as a whole or not at all. Raises sqlite3.Error, or the error of ``check``."""
         self._check()
         if not self._whole:
             self._reload()
@@ -98,7 +98,7 @@ class Writer:
         self._places.update(place_of(row[3]) for row in rows)
 
     def _put_facts(self, facts: list[Fact]) -> None:
-        # A FactKey is a str whose own text is its value, not what str() prints.
+        # FactKey is an enum of str: its value is the text itself, not the result of ``str``.
         rows = [
             (fact.step, key, schema.dumps(value))
             for fact in facts
@@ -109,7 +109,7 @@ class Writer:
             self._bound_facts(key)
 
     def _fits(self, key: str, value: Any) -> bool:
-        """Return True for a fact that will be read again; one that would not is not written: it is an error of ours."""
+        """Return True if our readers will accept the fact. Any other is not written, since it is an error of ours."""
         try:
             fitting(key, value)
         except ValueError as error:
