@@ -60,7 +60,7 @@ def places(case: Case, cause: Cause, hypothesis: Hypothesis) -> tuple[CodeLine, 
 
 
 def _born(case: Case, hypothesis: Hypothesis) -> CodeLine | None:
-    """Return the line of the operation that gave the first non-finite value; None if the hypothesis has no such line."""
+    """Return the line of the operation that gave the first non-finite value; None if the hypothesis lacks it."""
     born = birth(case, "forward", "backward")
     where = place(born.where) if born is not None else ""
     said = [hypothesis.sentence, *(one.statement for one in hypothesis.evidence if one.supports)]
