@@ -1,7 +1,23 @@
-"""From a run to its diagnosis: which cause, which layer, which step, how sure, what speaks for and against it.
+"""The diagnosis of a run: cause, layer, first step, confidence, and the evidence for and against.
 
-A RunRecord enters, a Diagnosis leaves. Nothing here imports torch or changes anything: the same record gives the same
-diagnosis, live or from its file. The way: Case (readings) -> causes (one judge each) -> ranking -> verdict, chain.
+A RunRecord enters, a Diagnosis leaves. Nothing here imports torch or changes the record. A live run is read back from
+its database by the code that reads a file, so the file gives the same diagnosis.
+
+The stages: ``Case`` (readings of the record) -> causes (one judge each) -> ranking -> verdict, causal chain, source
+lines. Each cause weighs evidence for and against itself in log-odds, which add to the prior of its tier:
+
+- certain: read from the program itself, as wiring, loss graph or modes (``missing_zero_grad``, ``double_softmax``)
+- specific: a measurement that few other causes produce (``bad_batch``, ``unstable_op``)
+- statistical: a pattern over layers or steps (``vanishing_depth``, ``dead_relu``)
+- palliative: symptoms alone (``lr_too_high``, ``lr_too_low``)
+
+A cause that raises on a strange record becomes an ``Unjudged``, and the other causes are still judged.
+
+- ``cause.py``: the contract of a cause
+- ``finding.py``: the result of a cause's judge, and the tiers
+- ``evidence/``: the readings of the record that causes weigh
+- ``causes/``: the causes, one file each
+- ``verdict/``: confidence, ranking, verdict, causal chain and source lines
 """
 
 from __future__ import annotations
@@ -28,13 +44,13 @@ if TYPE_CHECKING:
 __all__ = ["CAUSES", "Case", "Cause", "Finding", "Tier", "cause", "diagnose", "judge_all", "trace"]
 
 UNREACHED = 5
-"""Training passes without a backward pass from which that is said: one or two are made to try a model out."""
+"""Training passes without a backward pass that are tolerated: one or two are made to try a model out."""
 UNSEEN = 4.0
 """Log-odds that a cause needs in a run of which no step was recorded."""
 
 
 def diagnose(run: RunRecord) -> Diagnosis:
-    """Explain a run. Never raises for what the record lacks: that is said in ``unjudged``."""
+    """Explain a run. What the record lacks raises nothing: ``unjudged`` names it."""
     case = Case(run)
     findings, unjudged = judge_all(case)
     hypotheses = tuple(_placed(case, h) for h in verdict.credible(case, ranking.rank(case, findings)))
@@ -57,7 +73,7 @@ def diagnose(run: RunRecord) -> Diagnosis:
 
 
 def judge_all(case: Case) -> tuple[list[tuple[Cause, Finding]], list[Unjudged]]:
-    """Ask every cause. A judge that fails on a strange record must not cost the diagnosis."""
+    """Judge every cause. A judge that raises on a strange record becomes an Unjudged and does not end the diagnosis."""
     findings: list[tuple[Cause, Finding]] = []
     unjudged: list[Unjudged] = []
     unseen = not len(case.history)
@@ -74,7 +90,7 @@ def judge_all(case: Case) -> tuple[list[tuple[Cause, Finding]], list[Unjudged]]:
                 continue
             if finding is not None:
                 findings.append((member, finding))
-    if unseen:  # a script that raised before its first step: only what the error itself or the program shows counts
+    if unseen:  # a script that raised before its first step: only evidence of the error or the program counts
         findings = [(member, finding) for member, finding in findings if finding.log_odds >= UNSEEN]
     return findings, unjudged
 
@@ -94,7 +110,7 @@ def _symptoms(case: Case) -> tuple[str, ...]:
 
 
 def _about(case: Case) -> dict[str, Any]:
-    """Return what was run, and what watching it cost: the tool's time over that of the training without it."""
+    """Return the program that ran, and the overhead: the tool's time over that of the training without it."""
     run, info = case.run, case.run.info
     return {
         "script": info.script,
@@ -113,9 +129,10 @@ def _about(case: Case) -> dict[str, Any]:
 
 
 def _overhead(case: Case) -> float | None:
-    """The tool's time over that of the training, from what each step took: for runs that did not sum it up themselves.
+    """Return the tool's time over that of the training, from the durations of the steps: for runs that did not sum it
+    up themselves.
 
-    Where most steps were light, what the others cost counts as well: the mean over the usual step's.
+    Where steps were light, it is the mean overhead over the median step: the full steps between them count, too.
     """
     duration, overhead = (case.history.scalars.get(name) for name in ("duration", "overhead"))
     if duration is None or overhead is None:
@@ -131,7 +148,7 @@ def _overhead(case: Case) -> float | None:
 
 
 def _blind_spots(case: Case) -> list[Unjudged]:
-    """Return what could not be seen in this run, and which causes that leaves open."""
+    """Return what could not be read in this run, and the questions that this leaves open."""
     found = [Unjudged(gap.what, f"{gap.reason}; the result may be incomplete") for gap in verdict.gaps(case)]
     if not len(case.history):
         return [*found, Unjudged("every cause", "no optimizer step was recorded")]

@@ -26,16 +26,16 @@ BLOW_UP = NONFINITE | {
     "update_ratio_high",
     "activation_scale",
 }
-"""Events of a run that blows up, whatever began it."""
+"""Events of a run that blows up, for any cause."""
 STALL = frozenset({"loss_plateau", "vanishing_gradients", "update_ratio_low", "unchanged_parameters"})
-"""Events of a run that goes nowhere."""
+"""Events of a run that does not learn."""
 UNITS = frozenset({"dead_units", "saturated_units"})
 """Units that stopped working."""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """A cause of the taxonomy."""
+    """One cause of the taxonomy: its tier, its judge and its help page."""
 
     module: str
     """Dotted name of its module: ``...causes.<category>.<id>``."""
@@ -45,14 +45,14 @@ class Cause:
     explains: frozenset[str]
     """Kinds of events that are its consequences, and are explained away by it."""
     judge: Callable[[Case], Finding | None]
-    """Weigh the evidence for one run; None when there is nothing to say."""
+    """Function that weighs the evidence of one run; it returns None if there is no sign of the cause."""
     page: str
     """The module's docstring: what it is, how it shows, how it is told apart, what to do."""
     place: str | None = None
-    """Which of the user's lines to point at, a kind of the PLACES fact; None stands for its category's."""
+    """Kind of source line to show, a kind of the PLACES fact; None if it is that of the cause's category."""
     entails: frozenset[str] = frozenset()
     """Ids of causes whose own evidence is a consequence of this one: a graph that is cut leaves parameters unused.
-    Where both are credible, those stand back, whatever their tier."""
+    Where both are credible, those are ranked behind this one, whatever their tier."""
 
     @property
     def id(self) -> str:

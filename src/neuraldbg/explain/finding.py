@@ -1,4 +1,4 @@
-"""What a cause's judge returns: where and when, the evidence weighed for and against, and what to do.
+"""The result of a cause's judge: layer and step, the evidence weighed for and against, and the remedy.
 
 Weights are log-odds (natural logarithm): 1 is a hint, 2 speaks clearly, 3 is strong, 5 and more is as good as proof.
 They add up to the prior of the cause's tier in ``ranking``.
@@ -13,44 +13,44 @@ from neuraldbg.nouns import Evidence, Remedy
 
 
 class Tier(IntEnum):
-    """How directly a cause's own evidence shows it; a higher tier explains a lower one's symptoms away."""
+    """The directness with which evidence shows a cause; a higher tier explains away the symptoms of a lower one."""
 
     PALLIATIVE = 0
-    """Named by symptoms alone, such as a learning rate: true only when no specific cause explains the run."""
+    """Shown by symptoms alone, such as a learning rate: true only when no specific cause explains the run."""
     STATISTICAL = 1
-    """Named by a pattern of statistics over layers or steps."""
+    """Shown by a pattern of statistics over layers or steps."""
     SPECIFIC = 2
-    """Named by a measurement that few other causes produce: statistics of the batch, of one operation."""
+    """Shown by a measurement that few other causes produce: statistics of the batch, of one operation."""
     CERTAIN = 3
     """Read from the program itself: wiring of loop, loss graph, modes, optimizer membership."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One cause, weighed for one run."""
+    """One cause with the evidence that its judge weighed for one run."""
 
     sentence: str
-    """What is wrong, as the end of "likely due to ...": a noun phrase with the measured numbers, no full stop."""
+    """The fault, as the end of "likely due to ...": a noun phrase with the measured numbers, no full stop."""
     evidence: tuple[Evidence, ...]
     remedy: Remedy
     layer: str | None = None
     step: int | None = None
-    """The first step at which the cause was at work; None when that is not known."""
+    """First step at which the cause was at work; None if unknown."""
     failure: str = "training failure"
-    """What it led to: "gradient vanishing", "loss divergence"."""
+    """The failure that the cause led to: "gradient vanishing", "loss divergence"."""
     equivalent: tuple[str, ...] = ()
     tier: Tier | None = None
-    """Set where this run shows the cause more directly than its kind usually is."""
+    """Tier of the cause in this run, where its evidence is more direct than usual; None if it is the cause's own."""
 
     @property
     def log_odds(self) -> float:
-        """The sum of the evidence, before the prior and before explaining-away."""
+        """The sum of the evidence in log-odds, before the prior and before explaining-away."""
         return sum(item.weight if item.supports else -item.weight for item in self.evidence)
 
 
 @dataclass
 class Weighing:
-    """Collects evidence while a judge goes through the case."""
+    """Collector of evidence, filled while a judge goes through the case."""
 
     items: list[Evidence] = field(default_factory=list)
 
@@ -85,5 +85,5 @@ class Weighing:
         equivalent: tuple[str, ...] = (),
         tier: Tier | None = None,
     ) -> Finding:
-        """Close the weighing."""
+        """Return the finding, with the evidence collected so far."""
         return Finding(sentence, tuple(self.items), remedy, layer or None, step, failure, equivalent, tier)

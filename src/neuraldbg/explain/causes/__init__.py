@@ -1,4 +1,15 @@
-"""The causes, one file each: a page to read and a judge that weighs the evidence. One line here registers one."""
+"""The causes, one file each: a help page (its module docstring) and a judge that weighs the evidence.
+
+One line in ``MEMBERS`` registers a cause. The folder of a cause is its category, the name of its file its id; ids are
+public, since saved diagnoses and CI scripts hold them.
+
+- ``architecture/``: the model
+- ``data/``: inputs and targets
+- ``loop/``: the wiring of the training program
+- ``loss/``: a loss that is not what is meant
+- ``optimisation/``: how the loss is optimised
+- ``precision/``: the number format
+"""
 
 from __future__ import annotations
 
@@ -106,7 +117,7 @@ CAUSES: tuple[Cause, ...] = tuple(_load(member) for member in MEMBERS)
 
 
 def cause(name: str) -> Cause:
-    """Return the cause with that id; UnknownCause lists the nearest ids."""
+    """Return the cause with an id. UnknownCause, which lists the nearest ids, is raised where there is none."""
     known = {member.id: member for member in CAUSES}
     if name not in known:
         plain = name.strip().lower().replace("-", "_").replace(" ", "_")

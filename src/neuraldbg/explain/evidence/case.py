@@ -1,4 +1,4 @@
-"""One run as the causes see it: readings of its record, what went wrong, and profiles over depth."""
+"""The case of one run, for the judges: readings of its record, its symptoms, and profiles over depth."""
 
 from __future__ import annotations
 
@@ -15,54 +15,54 @@ if TYPE_CHECKING:
 
 
 class Case(Symptoms):
-    """The evidence of one run that a cause's judge is given, cached; it names no cause."""
+    """The cached evidence of one run, which every cause's judge gets; it names no cause."""
 
     @cached_property
     def first_update_ratio(self) -> float:
-        """norm(update)/norm(weight) at the first step, before any update did harm; NaN if it was not measured."""
+        """norm(update) / norm(weight) at the first step, before any update did harm; NaN if unknown."""
         values = self.scalar("update_ratio").finite().values
         return float(values[0]) if len(values) else float("nan")
 
     @cached_property
     def early_update_ratio(self) -> float:
-        """Largest norm(update)/norm(weight) of the first ten steps; NaN if it was not measured."""
+        """Largest norm(update) / norm(weight) of the first ten steps; NaN if unknown."""
         values = self.early(self.scalar("update_ratio").finite(), depth_profiles.FIRST).values
         return float(values.max()) if len(values) else float("nan")
 
     @cached_property
     def typical_update_ratio(self) -> float:
-        """Median norm(update)/norm(weight) over the run; NaN if it was not measured."""
+        """Median norm(update) / norm(weight) over the run; NaN if unknown."""
         values = self.held(self.scalar("update_ratio").finite()).values
         return float(np.median(values)) if len(values) else float("nan")
 
     @cached_property
     def healthy_grad_norm(self) -> float:
-        """The upper end (90%) of the gradient norm before the onset; NaN if there was no healthy time."""
+        """90% quantile of the gradient norm before the onset; NaN if no healthy steps are known."""
         return depth_profiles.healthy_norm(self)
 
     @cached_property
     def weights(self) -> tuple[Weight, ...]:
-        """Weight matrices at the beginning, in data-flow order."""
+        """Weight matrices at their first recorded step, in data-flow order."""
         return depth_profiles.weights(self)
 
     @cached_property
     def gradients(self) -> Profile:
-        """Gradient size over depth at the beginning."""
+        """Gradient size of each layer in the first recorded steps."""
         return depth_profiles.gradient_profile(self)
 
     @cached_property
     def activations(self) -> Profile:
-        """Activation size over depth at the first step."""
+        """Activation size of each layer at the first recorded step."""
         return depth_profiles.activation_profile(self)
 
     @cached_property
     def sound_init(self) -> bool | None:
-        """Return True if the weights began at a usual scale; None if that cannot be told."""
+        """Return True if the median gain of the weights began at a usual scale; None if unknown."""
         known = [w.gain for w in self.weights if w.gain > 0]
         return bool(0.2 <= float(np.median(known)) <= 3.0) if known else None
 
     @cached_property
     def has_norms(self) -> bool:
-        """Return True if normalisation layers stand at least behind every third weight matrix."""
+        """Return True if there is at least one normalisation layer for three weight matrices."""
         norms = sum(depth_profiles.is_norm(layer) for layer in self.layout.layers)
         return norms > 0 and norms * 3 >= len(self.weights)

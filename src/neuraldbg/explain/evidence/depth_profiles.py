@@ -1,4 +1,4 @@
-"""Statistics over depth and layers, as the causes need them: weights at the start, gradients, activations, units."""
+"""Statistics over depth and layers: weights at the start, gradients, activations, units."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ MATRIX_TYPES = (
 NORM_WORDS = ("Norm",)
 RECURRENT_TYPES = ("RNN", "LSTM", "GRU", "RNNCell", "LSTMCell", "GRUCell")
 HEALTHY_STEPS = 5
-"""Steps before the onset that are needed to say what was healthy."""
+"""Number of steps before the onset that are needed for a healthy gradient norm."""
 FIRST = 10
-"""Steps that "the beginning" is taken over."""
+"""Number of steps that count as the beginning."""
 
 
 @dataclass(frozen=True)
 class Weight:
-    """A weight matrix as it was at the beginning."""
+    """The statistics of a weight matrix at its first recorded step."""
 
     layer: Layer
     rms: float
@@ -44,14 +44,14 @@ class Weight:
     gain: float
     """rms times the square root of fan_in: 1.41 for He, 1 for Glorot on square layers, 0.58 for torch's default."""
     moved: float
-    """norm(update) / norm(weight) at its first recorded step; NaN if unknown."""
+    """norm(update) / norm(weight) at the first recorded step; NaN if unknown."""
     normed: bool
-    """Whether a normalisation layer follows directly, which undoes the scale."""
+    """True if a normalisation layer follows directly, which cancels the scale."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """One number per layer in data-flow order."""
+    """The profile of a statistic over depth: one number per layer, in data-flow order."""
 
     layers: tuple[str, ...]
     values: Floats
@@ -61,20 +61,20 @@ class Profile:
 
     @property
     def ratio(self) -> float:
-        """Last over first: the gain through the whole depth; NaN with fewer than two layers."""
+        """The last value over the first: the gain through the whole depth; NaN with fewer than two layers."""
         if len(self) < 2 or self.values[0] <= 0:
             return float("nan")
         return float(self.values[-1] / self.values[0])
 
     @property
     def per_layer(self) -> float:
-        """Geometric mean of the change from layer to layer."""
+        """Geometric mean of the change from layer to layer; NaN if unknown."""
         ratio = self.ratio
         return float(ratio ** (1 / (len(self) - 1))) if ratio > 0 else float("nan")
 
     @property
     def monotone(self) -> float:
-        """Share of the layer-to-layer changes that go the same way as the whole."""
+        """Share of the layer-to-layer changes that have the sign of the change over the whole depth."""
         if len(self) < 2:
             return 0.0
         change = np.diff(np.log(np.maximum(self.values, 1e-300)))
@@ -82,22 +82,24 @@ class Profile:
 
 
 def is_norm(layer: Layer) -> bool:
-    """Return True if a layer normalises what it is given."""
+    """Return True if a layer is a normalisation layer, by the name of its type."""
     return any(word in layer.type for word in NORM_WORDS)
 
 
 def weights(run: Symptoms) -> tuple[Weight, ...]:
-    """Return the weight matrices in data-flow order."""
+    """Return the weight matrices at their first recorded step, in data-flow order."""
     found = []
     order = [layer for layer in run.ordered if layer.leaf]
     for index, layer in enumerate(order):
         if layer.type not in MATRIX_TYPES or "weight" not in layer.params:
             continue
+        # A tied matrix has no site of its own: its site is that of the embedding.
         held = layer if run.layout.rows("param", layer.path, "weight") else _tied(run, layer)
         rows = run.layout.rows("param", held.path, "weight") if held is not None else ()
         if held is None or not rows:
             continue
         rms, total = run.run.series(rows[0], "rms").finite(), run.run.series(rows[0], "total").finite()
+        # fan_in is what remains of the matrix's elements for each output.
         out = layer.settings.get("out_features") or layer.settings.get("out_channels")
         if not len(rms) or not len(total) or not isinstance(out, (int, float)) or not out:
             continue
@@ -122,9 +124,10 @@ def _tied(run: Symptoms, layer: Layer) -> Layer | None:
 
 
 def gradient_profile(run: Symptoms, kind: str = "output_grad", stat: str = "rms") -> Profile:
-    """Return the gradient's size per layer with weights at the beginning, median over the first recorded steps.
+    """Return the gradient's size for each layer with weights, median over the first recorded steps.
 
-    ``output_grad`` is the gradient of each layer's output, per element; where it was not read, ``param_grad``.
+    ``output_grad`` is the gradient of each layer's output, per element; ``param_grad`` replaces it where it was not
+    read.
     """
     found: dict[str, float] = {}
     # Where the first updates did harm, only the first step still shows the model as it was built.
@@ -146,14 +149,14 @@ def gradient_profile(run: Symptoms, kind: str = "output_grad", stat: str = "rms"
 
 
 def _one_model(run: Symptoms, found: dict[str, float]) -> dict[str, float]:
-    """Keep the layers of the model with most of them: a gradient does not fade from one model to another."""
+    """Keep the layers of the model with most of them: gradients of two models make no profile over depth."""
     models = [run.layout.by_path[path].model for path in found]
     largest = max(dict.fromkeys(models), key=models.count, default=None)
     return {path: value for path, value in found.items() if run.layout.by_path[path].model == largest}
 
 
 def activation_profile(run: Symptoms) -> Profile:
-    """Return the activations' rms per layer with weights at the first recorded step, before any update."""
+    """Return the activations' rms for each layer with weights at the first recorded step, before any update."""
     found: dict[str, float] = {}
     for layer in run.ordered:
         if layer.type not in MATRIX_TYPES:
@@ -168,21 +171,21 @@ def activation_profile(run: Symptoms) -> Profile:
 def unit_share(run: Symptoms, row: int, stat: str, of: str) -> tuple[Floats, Floats]:
     """Return steps and share (0 to 1) of dead units (``dead`` of ``units``) or saturated elements (of ``count``).
 
-    A reading stands for the unread steps behind it too.
+    Each reading counts for the unread steps after it as well.
     """
-    end = run.origin.step - 1 if run.origin is not None else run.run.steps  # behind a NaN every unit looks dead
+    end = run.origin.step - 1 if run.origin is not None else run.run.steps  # after a NaN every unit looks dead
     part, whole = (run.held(run.run.series(row, name).between(0, end)) for name in (stat, of))
     keep = (whole.values > 0) & np.isfinite(part.values)
     return part.steps[keep].astype(np.float64), part.values[keep] / whole.values[keep]
 
 
 def healthy_norm(run: Symptoms) -> float:
-    """Return the upper end (90%) of the gradient norm before the onset; NaN if there was no healthy time."""
+    """Return the 90% quantile of the gradient norm before the onset; NaN if no healthy steps are known."""
     norm = run.scalar("grad_norm").finite()
     if run.onset is not None:
         norm = norm.between(0, run.onset - 1)
     if len(norm) < HEALTHY_STEPS:
         return float("nan")
-    # Where the norm ran away before the onset, only its first steps were healthy.
+    # If the norm grew before the onset, only its first steps were healthy.
     usual = float(np.median(norm.values[:HEALTHY_STEPS]))
     return min(float(np.quantile(norm.values, 0.9)), 10 * usual) if usual > 0 else float("nan")

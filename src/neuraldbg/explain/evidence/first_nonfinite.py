@@ -1,4 +1,4 @@
-"""Where the first NaN or infinity of a run stood: which sites became non-finite first, in the order of causes.
+"""The first NaN or infinity of a run: its step, and the sites that became non-finite in it, in order of computation.
 
 Within one step the order is: input, activations along the data flow, operations of the loss, the loss, gradients
 against the data flow, parameters. A site that is non-finite while loss, gradients and weights stay finite (an
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import History, Layout, RunRecord, Site
 
 PHASE = {"input": 0, "activation": 1, "op": 2, "loss": 3, "output_grad": 4, "param_grad": 5, "update": 6, "param": 7}
-"""When in a step a kind of site is computed."""
+"""Position of each kind of site in the order of computation of a step."""
 _CORE = ("loss", "output_grad", "param_grad", "param")
 
 
@@ -29,11 +29,11 @@ class Origin:
     row: int
     """Row of the history."""
     read: bool = True
-    """Whether sites were read in that step; of a light one nothing is known but the loss and the gradients' norm."""
+    """True if sites were read in that step; of a light step only the loss and the gradient norm are known."""
 
     @property
     def first(self) -> Site | None:
-        """The earliest of them; None if only the loss value itself was seen."""
+        """The earliest of the sites; None if no site was seen to become non-finite."""
         return self.sites[0] if self.sites else None
 
     def has(self, *kinds: str) -> bool:
@@ -42,26 +42,28 @@ class Origin:
 
 
 def flow_key(site: Site, layout: Layout) -> tuple[int, int, int]:
-    """Sort key of a site within one step: phase, then depth (backwards for gradients), then call."""
+    """Return the sort key of a site within one step: phase, then depth (reversed for gradients), then call."""
     phase = PHASE.get(site.kind, 9)
     depth = layout.depth.get(site.module, 0)
     return (phase, -depth, -site.call) if phase in (4, 5) else (phase, depth, site.call)
 
 
 def find_origin(run: RunRecord, *, scaled: bool) -> Origin | None:
-    """Return the origin, None for a run that stayed finite.
+    """Return the origin of the first non-finite value; None if the run stayed finite.
 
     With a gradient scaler (``scaled``) non-finite gradients are part of its search for a scale and do not count, but an
-    update that was made of them does.
+    update that was computed from them does.
     """
     history = run.history
     if not len(history):
         return None
+    # Only sites on which the training depends decide the step; a masked activation may be infinite in any run.
     bad = history.stat(list(range(history.sites)), "nonfinite") > 0
     kinds = [site.kind for site in run.layout.sites[: bad.shape[1]]]
     wanted = ("loss", "param", "update") if scaled else _CORE
     core = np.asarray([kind in wanted for kind in kinds], dtype=bool)
     hit = bad[:, core].any(axis=1) if core.any() else np.zeros(len(history), bool)
+    # The scalars show non-finite values of light steps, whose sites were not read.
     lost = history.scalars.get("loss_nonfinite")
     if lost is not None:
         hit |= np.nan_to_num(lost) > 0
@@ -76,6 +78,7 @@ def find_origin(run: RunRecord, *, scaled: bool) -> Origin | None:
             hit |= (history.steps <= event.first_step) & (event.first_step < history.steps + history.width)
     if not hit.any():
         return None
+    # Sites that were non-finite in every earlier step are not part of the change.
     row = int(np.flatnonzero(hit)[0])
     earlier = bad[:row][history.read[:row]]
     before = earlier.all(axis=0) & bool(len(earlier))
@@ -85,7 +88,7 @@ def find_origin(run: RunRecord, *, scaled: bool) -> Origin | None:
 
 
 def _was_read(history: History, row: int) -> bool:
-    """Return True if sites were read in the step of a row; true where none ever was."""
+    """Return True if sites were read in the step of a row, or if none ever were."""
     step, read = history.steps[row], history.read
     there = (history.steps[read] <= step) & (step < (history.steps + history.width)[read])
     return bool(there.any()) or not read.any()

@@ -1,4 +1,4 @@
-"""What the record says about how the parts of a program are wired: cuts in the graph, names that tell an intention."""
+"""Readings of how the parts of a program are wired: cuts in the graph, and names that show an intention."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ MEANT = re.compile(
     r"vgg|resnet|vit|bert|clip|lpips|percept|inception|dino|wav2vec|reference|(^|[._])ref|(^|[._])old|prior|tokeniz|critic_t|key",
     re.IGNORECASE,
 )
-"""Names of parts that people leave without gradients, or out of the model, on purpose."""
+"""Pattern of the names of parts that people leave without gradients, or out of the model, on purpose."""
 
 
 PART = re.compile(r"encoder|backbone|features?|extractor|embed(ding|der)?|resnet|vit|bert|vgg|clip", re.IGNORECASE)
-"""Those of them that are fixed on purpose only where they come trained."""
+"""Pattern of the names among ``MEANT`` that are fixed on purpose only if the part is pretrained."""
 _COUNT = 50
 _UNIFORM = (0.54, 0.62)
-"""rms over largest size of numbers drawn evenly from (-a, a): 1 / sqrt(3) = 0.577, and what 50 of them leave open."""
+"""Range of rms over largest size for numbers drawn uniformly from (-a, a): 1 / sqrt(3) = 0.577, with the scatter of 50
+numbers."""
 
 
 def as_drawn(case: Case, layers: list[str]) -> bool:
-    """Return True if all weight matrices of these layers are evenly spread in (-a, a), as torch initialises them.
-    Training gives weights tails.
+    """Return True if all weight matrices of these layers are uniform in (-a, a), as torch initialises them. Training
+    gives weights tails.
     """
     found = []
     for path in layers:
@@ -49,7 +50,7 @@ def as_drawn(case: Case, layers: list[str]) -> bool:
 
 
 def dry(case: Case) -> DryFact | None:
-    """Return the DRY fact, if nearly all backward passes reached no parameter."""
+    """Return the DRY fact if nearly all backward passes reached no parameter; else None."""
     fact = case.run.known(DryFact)
     if fact is None or fact.dry < 2 or fact.dry < 0.9 * fact.backwards:
         return None
@@ -57,7 +58,7 @@ def dry(case: Case) -> DryFact | None:
 
 
 def cuts(case: Case) -> tuple[CutsFact, ...]:
-    """Return the CUTS facts as last seen that name a cut, one for each model."""
+    """Return the newest CUTS facts that have a cut, one for each model, without layers that got a gradient later."""
     found = []
     for fact in case.run.known_each(CutsFact):
         # the record knows gradients of all steps, the fact those up to its reading
@@ -74,9 +75,7 @@ def _got_gradient(case: Case, layer: str) -> bool:
 
 
 def cut_off(case: Case) -> set[str]:
-    """Return the layers that a known cut keeps from the loss: those before it without a gradient, and those run
-    without.
-    """
+    """Return the layers without a gradient before a known cut, and those that ran under ``no_grad``."""
     found: set[str] = set()
     for fact in cuts(case):
         found |= set(fact.no_grad)
@@ -93,7 +92,7 @@ def access(path: str, holder: str = "self") -> str:
 
 
 def line(place: SourceLine | None) -> str:
-    """Write a place as ``train.py:12: x = self.fc2(x.detach())``; empty if it is not known."""
+    """Write a source line as ``train.py:12: x = self.fc2(x.detach())``; empty if it is unknown."""
     if place is None:
         return ""
     name = place.file.replace("\\", "/").rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""What is known of a run's batches and of the experiments on its models: readings that the causes of data share."""
+"""Readings of a run's batches and of the experiments on its models, shared by the causes of data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ E = TypeVar("E", bound=ExperimentFact)
 
 
 def batches(case: Case) -> tuple[BatchesFact, ...]:
-    """Return the newest BATCHES fact of each model that was trained, that with the most passes first."""
+    """Return the newest BATCHES fact of each trained model, the one with the most passes first."""
     return tuple(sorted(case.run.known_each(BatchesFact), key=lambda fact: -fact.passes))
 
 
@@ -32,9 +32,9 @@ def experiments(case: Case, kind: type[E]) -> tuple[E, ...]:
 
 
 def agreed(case: Case, kind: type[E], said: Callable[[E], object]) -> E | None:
-    """Return the first experiment for which ``said`` was true, of a model for which no later one denied it.
+    """Return the first experiment for which ``said`` is true, and is true of all later ones on the same model.
 
-    An experiment that finds the same again is not logged again.
+    An experiment that finds the same again is not logged again. None if there is no such experiment.
     """
     found = _judged(case, kind)
     for step, one in found:
@@ -45,7 +45,7 @@ def agreed(case: Case, kind: type[E], said: Callable[[E], object]) -> E | None:
 
 
 def birth(case: Case, *phases: str) -> NonfiniteBirth | None:
-    """Return where the first non-finite value was born, if that was found out and lies in one of these phases."""
+    """Return the operation that gave the first non-finite value, None if it is unknown or in none of these phases."""
     return next((one for one in experiments(case, NonfiniteBirth) if one.phase in phases), None)
 
 
@@ -53,12 +53,12 @@ GROWS = (
     "mm", "bmm", "baddbmm", "mul", "add", "sub", "sum", "pow", "exp", "linear", "convolution", "dot", "mv", "einsum",
     "matmul", "square", "mean", "cumsum", "mkldnn", "scaled_dot", "to_copy",
 )  # fmt: skip
-"""Operations whose result overflows where a number format ends, and not because they have no finite value there."""
+"""Operations that have a finite value for finite operands: their result overflows only where a number format ends."""
 
 
 def outgrown(case: Case, step: int) -> NonfiniteBirth | None:
-    """Return the birth of the first non-finite value at that step, if a float16 result of a sum, product or power of
-    finite values was it: these have a finite value in a wider format.
+    """Return the origin of the first non-finite value near a step if it is the float16 result of a sum, product or
+    power of finite values, which is finite in a wider format; else None.
     """
     born = birth(case, "forward")
     if born is None or born.dtype != "float16" or not beside(born, step):
@@ -67,12 +67,12 @@ def outgrown(case: Case, step: int) -> NonfiniteBirth | None:
 
 
 def beside(born: NonfiniteBirth, step: int) -> bool:
-    """Return True if a non-finite value was born in that step or in one next to it."""
+    """Return True if a non-finite value arose in a step or in one next to it."""
     return born.step is not None and abs(born.step - step) <= 1
 
 
 def place(where: SourceLine | None) -> str:
-    """Write a line of code as " (model.py line 12)", empty for None."""
+    """Write a source line as " (model.py line 12)", empty for None."""
     if where is None:
         return ""
     file = where.file.replace("\\", "/").rpartition("/")[2]

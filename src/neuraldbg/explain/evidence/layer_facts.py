@@ -1,4 +1,4 @@
-"""What the facts about norms, units, attention and outputs tell, as causes of architecture need it. No judgement."""
+"""Readings of the facts about norms, dropout and outputs, shared by the causes of architecture. No judgement."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ E = TypeVar("E")
 
 @dataclass(frozen=True)
 class Reading(Generic[E]):
-    """A fact, or one entry of a fact, and the step at which it was read."""
+    """A fact, or one entry of a fact, with the step at which it was read."""
 
     step: int
     of: E
@@ -46,7 +46,7 @@ def sound(case: Case, kind: type[K]) -> list[Reading[K]]:
 def readings(
     case: Case, kind: type[K], entries: Callable[[K], Iterable[E]], name: Callable[[E], str]
 ) -> dict[str, list[Reading[E]]]:
-    """Return the entries of a listing fact by what they are about, oldest first; those after a NaN are left out."""
+    """Return the entries of a fact that is a list, grouped by name, oldest first; those after a NaN are left out."""
     found: dict[str, list[Reading[E]]] = {}
     for version in sound(case, kind):
         for entry in entries(version.of):
@@ -55,35 +55,37 @@ def readings(
 
 
 def as_number(value: float | None) -> float:
-    """Return a number that may be missing as a float, NaN for None."""
+    """Convert a number to a float, None to NaN."""
     return float("nan") if value is None else float(value)
 
 
 def norms(case: Case) -> dict[str, list[Reading[NormLayer]]]:
-    """Return what was read of each batch-norm layer."""
+    """Return the readings of each batch-norm layer, by its path."""
     return readings(case, NormsFact, lambda fact: fact.layers, lambda entry: entry.layer)
 
 
 def training_norms(case: Case) -> dict[str, list[Reading[NormLayer]]]:
-    """Return those readings in which a layer was in training mode."""
+    """Return the readings of batch-norm layers in training mode, by path."""
     found = {layer: [r for r in seen if r.of.training] for layer, seen in norms(case).items()}
     return {layer: seen for layer, seen in found.items() if seen}
 
 
 def late_gap(seen: Iterable[Reading[NormLayer]], since: int) -> float:
-    """Return the median of ``mean_gap`` over the readings from a step on, NaN if there is none."""
+    """Return the median of ``mean_gap`` over the readings from a step on; NaN if there is none."""
     values = [as_number(r.of.mean_gap) for r in seen if r.step >= since]
     known = [value for value in values if np.isfinite(value)]
     return float(np.median(known)) if known else float("nan")
 
 
 def evaluated(case: Case) -> bool:
-    """Return True if the program evaluates: passes without gradients between the steps."""
+    """Return True if the program evaluates a model: passes without gradients between the steps."""
     return bool((case.scalar("evals").values > 0).any())
 
 
 def dropout_rates(case: Case) -> dict[str, float]:
-    """Return the dropout that was at work: probability by layer, or by the layer that a functional one feeds."""
+    """Return the active dropout: probability by dropout layer, or by the layer that gets a functional dropout's
+    output.
+    """
     still = {path for _, modes in case.run.versions(ModesFact) for path in modes.eval_layers}
     found: dict[str, float] = {}
     for layer in case.ordered:
@@ -104,13 +106,13 @@ def calls(case: Case) -> list[Call]:
 
 
 def operations_into(case: Case) -> dict[str, tuple[str, ...]]:
-    """Return the operations of the loss graphs by the layer that their result goes into."""
+    """Return the operations of the loss graphs, by the layer that gets their result."""
     fact = case.run.known(OperationsFact)
     return fact.into if fact is not None else {}
 
 
 def above_guess(case: Case) -> float:
-    """Return where the loss ended, as a share of the loss of a constant guess; NaN if that is not known."""
+    """Return the last level of the loss over the loss of a constant guess; NaN if unknown."""
     guess = guessing_loss(case)
     return case.loss.last / guess if guess > 0 and len(case.loss.finite) else float("nan")
 

@@ -1,4 +1,4 @@
-"""What the loss of one optimizer did: a series enters, a summary with levels, noise and its course leaves.
+"""The loss curve of one optimizer: a series enters, a summary with levels, noise and trend leaves.
 
 All comparisons are against the series' own noise: 1.4826 times the median absolute deviation of its step-to-step
 differences, over the square root of two (the usual robust estimate of a standard deviation, Rousseeuw and Croux 1993).
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 ENOUGH = 30
 """Recorded losses needed before "it does not learn" can be said."""
 FEW = 10
-"""With fewer than this, only drastic changes are believed."""
+"""Recorded losses below which only drastic changes count."""
 WORTH = 0.05
-"""A fall of less than this share of the initial loss is not yet learning."""
+"""Share of the initial loss by which a loss must fall to count as learning."""
 
 
 @dataclass(frozen=True)
 class LossSummary:
-    """Levels and course of one loss. All properties are safe on an empty series."""
+    """The levels, noise and trend of one loss. All properties are safe on an empty series."""
 
     series: Series
     alone: bool = True
-    """False where several optimizers share the training: a GAN's losses need not fall, only stay bounded."""
+    """False if several optimizers share the training: a GAN's losses need not fall, only stay bounded."""
 
     def __len__(self) -> int:
         return len(self.series)
 
     @cached_property
     def finite(self) -> Series:
-        """The finite part."""
+        """The finite losses of the series."""
         return self.series.finite()
 
     @property
@@ -50,37 +50,37 @@ class LossSummary:
 
     @cached_property
     def window(self) -> int:
-        """Steps that a level is taken over: a tenth of the series, at most 50."""
+        """Number of losses over which a level is taken: a tenth of the series, at most 50."""
         return int(np.clip(len(self._y) // 10, 1, 50))
 
     @property
     def initial(self) -> float:
-        """The loss of the untrained model: the first finite value; NaN if there is none."""
+        """The first finite loss, that of the untrained model; NaN if there is none."""
         return float(self._y[0]) if len(self._y) else float("nan")
 
     @property
     def last(self) -> float:
-        """The level at the end: median over the last window."""
+        """The level at the end: median over the last window; NaN if there is none."""
         return float(np.median(self._y[-self.window :])) if len(self._y) else float("nan")
 
     @property
     def ending(self) -> str:
-        """The level at the end, with what it is: ``32.6 (median of the last 6 losses)``."""
+        """The level at the end with its meaning: ``32.6 (median of the last 6 losses)``."""
         return self.ended()
 
     def ended(self, *beside: str) -> str:
-        """Return that, with more to say of it in the brackets."""
+        """Return ``ending`` with more text in its brackets."""
         return f"{number(self.last)} ({'; '.join([self._over('median of the last', 'last'), *beside])})"
 
     @property
     def course(self) -> str:
-        """From where to where it went: ``from 2.3 to 0.62 (median of the last 6 losses), by 73%``."""
+        """Initial loss and level at the end: ``from 2.3 to 0.62 (median of the last 6 losses), by 73%``."""
         way = "a rise by " if self.relative < 0 else "by "
         return f"from {number(self.initial)} to {self.ending}, {way}{percent(abs(self.relative))}"
 
     @property
     def lowest(self) -> str:
-        """The lowest level, with what it is: ``0.213 (lowest median of 6 losses in a row)``."""
+        """The lowest level with its meaning: ``0.213 (lowest median of 6 losses in a row)``."""
         return f"{number(self.best)} ({self._over('lowest median of', 'lowest')}{' in a row' * (self.window > 1)})"
 
     def _over(self, several: str, one: str) -> str:
@@ -89,7 +89,7 @@ class LossSummary:
 
     @cached_property
     def best(self) -> float:
-        """The lowest level ever held over a window."""
+        """The lowest level over any window; NaN if there is none."""
         y, k = self._y, self.window
         if not len(y):
             return float("nan")
@@ -97,7 +97,7 @@ class LossSummary:
 
     @cached_property
     def best_step(self) -> int:
-        """The step at which the best level was reached."""
+        """The last step of the window with the lowest level; 0 if there is none."""
         if not len(self._y):
             return 0
         level = np.median(np.lib.stride_tricks.sliding_window_view(self._y, self.window), axis=1)
@@ -105,7 +105,7 @@ class LossSummary:
 
     @cached_property
     def noise(self) -> float:
-        """Scatter of one step's loss about its course."""
+        """Standard deviation of one step's loss about its trend, by the robust estimate above; 0 if unknown."""
         if len(self._y) < 3:
             return 0.0
         change = np.diff(self._y)
@@ -113,12 +113,12 @@ class LossSummary:
 
     @property
     def peak(self) -> float:
-        """The highest finite value."""
+        """The highest finite loss; NaN if there is none."""
         return float(self._y.max()) if len(self._y) else float("nan")
 
     @property
     def nonfinite_from(self) -> int | None:
-        """First step with a NaN or infinite loss."""
+        """First step with a NaN or infinite loss; None if there is none."""
         bad = np.flatnonzero(~np.isfinite(self.series.values))
         return int(self.series.steps[bad[0]]) if len(bad) else None
 
@@ -149,19 +149,21 @@ class LossSummary:
 
     @property
     def relative(self) -> float:
-        """Return how much of the initial loss is gone at the end: 0.4 is a fall by 40%, negative is a rise."""
+        """The fall from the initial loss to the end, as a share of the initial loss: 0.4 is a fall by 40%, negative a
+        rise.
+        """
         scale = abs(self.initial)
         return (self.initial - self.last) / scale if scale else 0.0
 
     @property
     def gain(self) -> float:
-        """The largest fall that was ever held, as a share of the initial loss."""
+        """The fall from the initial loss to the lowest level, as a share of the initial loss."""
         scale = abs(self.initial)
         return (self.initial - self.best) / scale if scale else 0.0
 
     @property
     def learned(self) -> bool:
-        """Return True if it fell for good: more than noise, and by a share that is worth something."""
+        """Return True if the loss fell for good: by more than noise, and by more than ``WORTH``."""
         if self.ends_nonfinite or self.diverged or len(self) < FEW:
             return False
         drop = self.initial - self.last
@@ -169,8 +171,8 @@ class LossSummary:
 
     @cached_property
     def fell_at_once(self) -> bool:
-        """Return True if it fell within the first steps and stayed down: more than four standard
-        errors, and a tenth.
+        """Return True if the loss fell within the first steps and stayed down: by more than four standard errors, and
+        by a tenth.
         """
         y = self._y
         if len(y) < ENOUGH:
@@ -182,12 +184,12 @@ class LossSummary:
 
     @cached_property
     def diverged(self) -> bool:
-        """Return True if it ended far above where it began, or lost more than half of what it had learnt."""
+        """Return True if the loss ended far above its first value, or rose by more than half of its fall."""
         y = self._y
         if len(y) < 2 or not np.isfinite(self.initial):
             return False
         scale = abs(self.initial)
-        if y.min() < 0:  # a loss that may be negative has no natural scale: believe only an explosion
+        if y.min() < 0:  # a loss that may be negative has no natural scale: only an explosion counts
             return abs(self.last) > 100 * max(scale, self.noise) and self.last > self.initial
         if not self.alone:
             return self.last > 20 * scale + 5 * self.noise
@@ -206,20 +208,22 @@ class LossSummary:
 
     @property
     def diverged_from(self) -> int | None:
-        """The step at which a diverged loss left its level for good."""
+        """The step from which a diverged loss stays above its level; None if it did not diverge."""
         if not self.diverged:
             return None
         level = (self.best + self.last) / 2 if self.best < self.initial else (self.initial + self.last) / 2
         above = self._y > level
         after = np.cumsum(above[::-1])[::-1] / np.arange(len(above), 0, -1)
-        # A wild loss dips below the level now and then: for good means four fifths of all steps that follow.
+        # A noisy loss falls below the level at times: four fifths of all later steps above it are enough.
         fallen = self.best < 0.95 * self.initial
         onset = np.flatnonzero(above & (after >= 0.8) & (self.finite.steps >= (self.best_step if fallen else 0)))
         return int(self.finite.steps[onset[0] if len(onset) else -1])
 
     @property
     def early_rise(self) -> float:
-        """The highest of the ten losses after the first, over the first: above 1.5 the first updates hurt."""
+        """The highest of the ten losses after the first, over the first; above 1.5 the first updates did harm. NaN if
+        unknown.
+        """
         after = self._y[1:11]
         if not len(after) or self.initial <= 0:
             return float("nan")
@@ -227,24 +231,22 @@ class LossSummary:
 
     @property
     def rose(self) -> bool:
-        """Return True if it was ever clearly above its first value: large steps overshoot before they
-        do anything else.
-        """
+        """Return True if the loss was ever clearly above its first value: steps that are too large overshoot first."""
         return bool(self.peak > self.initial + max(5 * self.noise, 0.1 * abs(self.initial)))
 
     @property
     def stuck(self) -> bool:
-        """Return True if it never fell by more than noise in enough steps."""
+        """Return True if the loss never fell by more than noise in enough steps."""
         if len(self._y) < ENOUGH or self.diverged or self.ends_nonfinite or not self.alone:
             return False
         best_gain = self.initial - self.best
-        down = self.falling and self.last < self.initial  # back from an early jump to where it began is not down
-        down |= self.relative > 0.3  # noisy, but nobody would say that it did not fall
+        down = self.falling and self.last < self.initial  # a return from an early jump to the first value is no fall
+        down |= self.relative > 0.3  # noisy, but clearly a fall
         return not self.learned and not down and best_gain <= max(4 * self.noise, WORTH * abs(self.initial))
 
     @property
     def slow(self) -> bool:
-        """Return True if it falls, but by so little that the run goes nowhere."""
+        """Return True if the loss falls, but by no more than ``WORTH`` over the run."""
         return (
             self.alone
             and len(self._y) >= ENOUGH

@@ -1,7 +1,6 @@
-"""Where the risky operations of a loss stop being finite: an operand's statistics enter, what is wrong with it leaves.
+"""The domains in which risky operations of a loss are finite: an operand's statistics enter, its violation leaves.
 
-Operands are named as capture reads them from the graph: ``input`` (what went in), ``result`` (what came out) and
-``divisor``.
+Operands are named as capture reads them from the graph: ``input``, ``result`` and ``divisor``.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 TINY = {"float16": 6.1e-5, "bfloat16": 1.18e-38, "float32": 1.18e-38, "float64": 2.3e-308}
-"""Smallest normal number of each format: the slope 1/x of a logarithm overflows not far below it."""
+"""Smallest normal number of each format: the derivative 1/x of a logarithm overflows not far below it."""
 LOGARITHMS = ("log", "log2", "log10", "xlogy")
 BOUNDED = ("acos", "asin", "atanh")
 ZERO_RESULT = ("sqrt", "norm", "linalgvectornorm", "std", "cdist")
-"""The slope is infinite or undefined where the result is zero."""
+"""Operations whose derivative is infinite or undefined where the result is zero."""
 POLE = ("rsqrt", "reciprocal", "exp", "logsumexp", "sqrt")
-"""The result itself is not finite outside the domain."""
+"""Operations whose result itself is not finite outside the domain."""
 
 Broken = tuple[str, float, float]
-"""(what is wrong, in words after the operand's name; the value; the edge of the domain)"""
+"""The violation in words that follow the operand's name, the value, and the edge of the domain."""
 
 
 def broken(op: str, operand: str, stats: Mapping[str, float], dtype: str) -> Broken | None:
-    """Say in which way an operand is outside its operation's domain; None if it is inside.
+    """Return the violation of an operand that is outside its operation's domain; None if it is inside.
 
     ``stats`` holds ``min``, ``max``, ``zeros`` and ``nonfinite`` of the operand at the step in question.
     """

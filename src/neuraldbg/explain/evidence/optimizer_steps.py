@@ -1,4 +1,6 @@
-"""How the main optimizer steps, as several causes need it: settings, what decay does, how far Adam's memory lags."""
+"""Settings and steps of the main optimizer: weight decay, the lag of Adam's second moment, updates against the
+gradient.
+"""
 
 from __future__ import annotations
 
@@ -21,33 +23,34 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 MATRICES = 24
-"""Weights that are looked at, evenly spaced over the depth."""
+"""Largest number of weights that are read, evenly spaced over the depth."""
 ATTENTION_WORDS = ("Attention", "Transformer", "Attn")
 CLIMBS = 8
-"""First readings of the update's direction that are looked at."""
+"""Number of first readings of the update's direction that are used."""
 CLIMBING = 0.3
-"""Cosine with the gradient from which updates go along it; heavy momentum does so too, but not from the start."""
+"""Cosine with the gradient from which updates go along the gradient; large momentum causes that too, but not from the
+start."""
 OUTSIDE = 0.3
 """Change of a weight between two steps, relative to its size, that no usual treatment of weights makes."""
 POOR = 0.97
-"""Share of the loss of one who only knows how frequent each class is, above which nothing was learnt from inputs."""
+"""Share of the loss of a model that only knows the class frequencies, above which nothing was learnt from inputs."""
 LONG = 100
 """Steps after which a model should know more than the frequencies of its classes."""
 RISE = 2.0
-"""The loss within ten steps over the first one, above which the first updates did harm."""
+"""Ratio of the loss within ten steps to the first one, above which the first updates did harm."""
 LARGE = 0.1
 """norm(update) / norm(weight) from which a step is too large; 1e-3 is healthy (Karpathy, CS231n notes)."""
 DEEP = 8
-"""Weight matrices from which a network counts as deep here."""
+"""Number of weight matrices from which a network counts as deep here."""
 
 
 def setting(case: Case, name: Literal["momentum", "weight_decay"]) -> float:
-    """Return the largest value of a setting over the groups, weighted by nothing; NaN where no group is known."""
+    """Return the largest value of a setting over the parameter groups; NaN if no group is known."""
     return max((float(getattr(group, name)) for group in case.groups), default=float("nan"))
 
 
 def betas(case: Case) -> tuple[float, float] | None:
-    """Return Adam's betas; None for an optimizer without."""
+    """Return Adam's betas; None for an optimizer without betas."""
     for group in case.groups:
         if isinstance(group.betas, tuple) and len(group.betas) >= 2:
             return float(group.betas[0]), float(group.betas[1])
@@ -55,14 +58,14 @@ def betas(case: Case) -> tuple[float, float] | None:
 
 
 def momentum(case: Case) -> float:
-    """Return SGD's momentum or Adam's first beta; NaN where there is none."""
+    """Return SGD's momentum or Adam's first beta; NaN if there is none."""
     plain = setting(case, "momentum")
     both = betas(case)
     return plain if plain > 0 else both[0] if both is not None else float("nan")
 
 
 def decoupled(case: Case) -> bool:
-    """Return True if decay is lr * wd * w beside the gradient's step, and not part of the gradient."""
+    """Return True if weight decay is decoupled: lr * wd * w beside the gradient's step, not part of the gradient."""
     name = case.optimizer_name.lower()
     return any(group.decoupled_weight_decay for group in case.groups) or "adamw" in name or name == "lion"
 
@@ -88,20 +91,21 @@ def weight_rows(case: Case, *, norms: bool = False) -> list[int]:
 
 @dataclass(frozen=True)
 class Shrinking:
-    """What decay does to one weight."""
+    """The effect of weight decay on the size of one weight."""
 
     label: str
     layer: str
     kept: float
-    """Size at the end over that at the beginning (rms)."""
+    """Size (rms) at the end over that at the beginning."""
     strength: float
-    """Median over the steps until it was halved, or all, of the decay's step over the gradient's."""
+    """Ratio of the decay's step to the gradient's, median over the steps until the weight was halved, or over all."""
     predicted: float
-    """Size that decay alone would have left, as a share of that at the beginning."""
+    """Size that decay alone would have left, as a share of that at the beginning; NaN if unknown."""
 
 
 def shrinking(case: Case, *, norms: bool = False) -> list[Shrinking]:
-    """Return how the weights shrink, where weight decay is on."""
+    """Return the effect of weight decay on each weight; empty without weight decay."""
+    # Coupled decay in an adaptive optimizer is rescaled with the gradient, so what it alone would leave is unknown.
     decay, lr = setting(case, "weight_decay"), case.lr
     if not decay > 0 or not lr > 0:
         return []
@@ -116,6 +120,7 @@ def shrinking(case: Case, *, norms: bool = False) -> list[Shrinking]:
         if len(size) < 2 or not size.values[0] > 0 or not against:
             continue
         other = case.run.series(against[0], "rms").finite()
+        # Both steps must be in the same unit: of an update the decay's step is subtracted, a gradient has none in it.
         steps, mine, theirs = np.intersect1d(size.steps, other.steps, return_indices=True)
         if not len(steps):
             continue
@@ -124,6 +129,7 @@ def shrinking(case: Case, *, norms: bool = False) -> list[Shrinking]:
         if apart:
             push = _gradient_part(push, pull)
         push = np.maximum(push, 1e-30)
+        # Once a weight is small its decay is weak, too: the ratio is taken while it shrinks.
         until = np.flatnonzero(size.values[mine] < 0.5 * size.values[0])
         upto = slice(0, int(until[0]) + 1 if len(until) else None)
         strength = float(np.median((pull / push)[upto]))
@@ -134,9 +140,10 @@ def shrinking(case: Case, *, norms: bool = False) -> list[Shrinking]:
 
 
 def _gradient_part(update: Floats, pull: Floats) -> Floats:
-    """Return the size of the gradient's step in updates that hold the decay's step as well.
+    """Return the size of the gradient's step in updates that include the decay's step as well.
 
-    The two are taken as unrelated. An update much smaller than the decay's step says that the gradient holds against.
+    The two are assumed to be orthogonal. An update much smaller than the decay's step shows that the gradient opposes
+    the decay.
     """
     rest = np.sqrt(np.maximum(update**2 - pull**2, (0.2 * pull) ** 2))
     return np.where(update < 0.7 * pull, pull, rest)
@@ -145,9 +152,9 @@ def _gradient_part(update: Floats, pull: Floats) -> Floats:
 def lag(case: Case, beta2: float) -> tuple[npt.NDArray[np.int64], Floats, list[str]]:
     """Return steps, and for each the largest rms(g) / sqrt(v) over the weights, with the weight's layer.
 
-    v is worked out from the recorded sizes of the gradients as Adam works it out from the gradients, bias corrected.
-    It can reach sqrt(1 / (1 - beta2)) after a long quiet time. In steps that were not read gradients are taken to have
-    been as large as the larger one of those around them, so that what is found is the least that the memory lags.
+    v is computed from the recorded sizes of the gradients as Adam computes it from the gradients, bias corrected. The
+    ratio can reach sqrt(1 / (1 - beta2)) after many steps with small gradients. In steps that were not read gradients
+    are assumed to be as large as the larger one of those around them, so the result is a lower bound of the lag.
     """
     worst: Floats | None = None
     steps, layers = np.zeros(0, np.int64), []
@@ -169,7 +176,9 @@ def lag(case: Case, beta2: float) -> tuple[npt.NDArray[np.int64], Floats, list[s
 
 
 def _lag(sizes: Floats, ahead: npt.NDArray[np.int64], beta2: float) -> Floats:
-    """``ahead`` is how many steps each reading is behind the one before it, 1 where none went unread."""
+    """Return rms(g) / sqrt(v) of each reading. ``ahead`` is the number of steps since the reading before, 1 if no step
+    between was unread.
+    """
     found, v, step, before = np.zeros(len(sizes)), 0.0, 0, 0.0
     for i, g in enumerate(sizes):
         unread = int(ahead[i]) - 1
@@ -184,7 +193,7 @@ def _lag(sizes: Floats, ahead: npt.NDArray[np.int64], beta2: float) -> Floats:
 
 
 def below_eps(case: Case) -> tuple[float, OptimizerStateFact | None]:
-    """Return the share of elements that epsilon outweighs (median over the readings) and the latest reading."""
+    """Return the share of elements with sqrt(v) below epsilon (median over the readings), and the latest reading."""
     facts = [state for _, state in case.run.versions(OptimizerStateFact, stream=case.stream)]
     shares = [state.below_eps for state in facts if state.below_eps is not None]
     return float(np.median(shares)) if shares else float("nan"), facts[-1] if facts else None
@@ -193,7 +202,7 @@ def below_eps(case: Case) -> tuple[float, OptimizerStateFact | None]:
 def climbs(case: Case) -> bool:
     """Return True if the first updates go along the gradient: an optimizer with a wrong sign, or one that maximises.
 
-    Until a run breaks at least; whatever follows from it says nothing about sizes of steps or layers.
+    Only readings up to the onset count. In such a run sizes of steps and layers are consequences and say nothing.
     """
     read = case.scalar("descent").finite()
     values = (read.between(0, case.onset) if case.onset else read).values[:CLIMBS]
@@ -201,9 +210,10 @@ def climbs(case: Case) -> bool:
 
 
 def changed_outside(case: Case) -> tuple[int, float] | None:
-    """Return the first step before which the program itself changed weights by much, and by what share of their size.
+    """Return the first step before which the program itself changed weights by more than ``OUTSIDE``, and the change as
+    a share of their size; None if there is none.
 
-    Where the run broke, only what came before counts. Loading, averaging and clipping of weights stay below it.
+    In a run that broke only changes up to the onset count. Loading, averaging and clipping of weights stay below it.
     """
     found = case.scalar("outside").finite()
     end = case.onset + 1 if case.trouble.broke and case.onset is not None else None
@@ -214,9 +224,9 @@ def changed_outside(case: Case) -> tuple[int, float] | None:
 
 
 def poor(case: Case) -> float:
-    """Return the loss's last level over that of one who only knows how frequent each class is; NaN if unknown.
+    """Return the last level of the loss over that of a model that only knows the class frequencies; NaN if unknown.
 
-    Known for one cross entropy over plain class ids; a run that is short, or still falls, is not judged.
+    Known for one cross entropy over plain class ids, in a run that is long enough.
     """
     facts = [fact for _, fact in case.run.versions(TargetsFact) if fact.entropy]
     loss = case.loss
@@ -230,7 +240,7 @@ def poor(case: Case) -> float:
 
 
 def weigh_poverty(case: Case, weigh: Weighing, weight: float) -> None:
-    """Say that the loss is still above that of one who only knows how frequent each class is."""
+    """Add that the loss is still above that of a model that only knows the class frequencies."""
     weigh.speaks(
         f"after {len(case.loss)} steps the loss of {case.loss.ending} is still above what the frequencies of the "
         "classes alone give", weight, poor(case), POOR,
@@ -238,7 +248,7 @@ def weigh_poverty(case: Case, weigh: Weighing, weight: float) -> None:
 
 
 def weigh_trouble(case: Case, weigh: Weighing) -> None:
-    """Weigh whether the training is in trouble, has learnt nothing from its inputs, or neither."""
+    """Weigh the symptom of the training, or a loss that learnt nothing from its inputs; neither speaks against."""
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.5)
     elif poor(case) > POOR:
@@ -248,13 +258,17 @@ def weigh_trouble(case: Case, weigh: Weighing) -> None:
 
 
 def uphill(case: Case) -> tuple[float, int]:
-    """Return the share of read steps whose update went against the negative gradient, and how many were read."""
+    """Return the share of full steps whose update went along the gradient instead of against it, and the number of
+    steps read.
+    """
     values = case.scalar("descent").finite().values
     return float((values < -0.05).mean()) if len(values) else float("nan"), len(values)
 
 
 def weigh_blind(case: Case, weigh: Weighing, weight: float = 0.8) -> None:
-    """Say so where the step at which a training broke was not read: its batch may have been unlike the others."""
+    """Add evidence against where the step at which a training broke was not read: its batch may have been unlike the
+    others.
+    """
     if case.blind:
         weigh.against(
             f"of step {case.onset}, where it broke, only loss and gradient norm were read: its batch may have been "
@@ -263,7 +277,7 @@ def weigh_blind(case: Case, weigh: Weighing, weight: float = 0.8) -> None:
 
 
 def weigh_bearing(case: Case, weigh: Weighing) -> None:
-    """Weigh whether a training bears gradients that are a sum where a mean is usual."""
+    """Weigh whether the learning rate fits gradients that are a sum where a mean is usual."""
     if case.loss.early_rise > RISE and np.fmax(case.first_update_ratio, case.early_update_ratio) > LARGE:
         weigh.speaks(
             f"within ten steps the loss rose to {number(case.loss.early_rise)} times its first value", 1.5,

@@ -1,4 +1,4 @@
-"""The readings of a run's record that many causes need: cached, and free of judgement."""
+"""The readings of a run's record that many causes need: cached, and without judgement."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ADAPTIVE = ("Adam", "RMSprop", "Adagrad", "Adadelta", "Lion", "Rprop", "Adafacto
 LR_MAX = {"adaptive": 1e-2, "plain": 1.0}
 """The largest learning rates in common use, for Adam and its kin and for SGD."""
 LR_USUAL = {"adaptive": 3e-3, "plain": 0.1}
-"""Learning rates up to here are what tutorials and papers begin with: they need a reason to be called too high."""
+"""The largest learning rates that tutorials and papers begin with: up to these, "too high" needs a reason."""
 LR_MIN = {"adaptive": 1e-6, "plain": 1e-5}
 """The smallest learning rates in common use."""
 RELU_TYPES = ("ReLU", "ReLU6")
@@ -40,10 +40,11 @@ Standing: TypeAlias = Literal["frozen", "not_in_optimizer", "no_grad", "uncalled
 
 @dataclass(frozen=True)
 class InputStats:
-    """A tensor given to the root model, median over the first recorded steps."""
+    """The statistics of one input tensor of the root model, medians over the first recorded steps."""
 
     row: int
     leaf: str
+    """Name of the tensor among the inputs."""
     dtype: str
     mean: float
     std: float
@@ -51,16 +52,16 @@ class InputStats:
     low: float
     high: float
     columns: tuple[float, float] | None
-    """Smallest and largest standard deviation over the columns of a 2-D input."""
+    """Smallest and largest standard deviation over the columns of a 2-D input; None for images or if unknown."""
 
     @property
     def integer(self) -> bool:
-        """Return True if it holds ids rather than measurements."""
+        """Return True if the tensor holds integers or booleans (ids) rather than measurements."""
         return self.dtype.removeprefix("torch.").startswith(("int", "uint", "bool", "long"))
 
 
 class RecordReadings:
-    """Cached readings of a RunRecord, about the main optimizer (most steps) unless they say otherwise."""
+    """Cached readings of a RunRecord, of the main optimizer (the one with most steps) unless another is named."""
 
     def __init__(self, run: RunRecord) -> None:
         self.run = run
@@ -69,13 +70,13 @@ class RecordReadings:
 
     @cached_property
     def stream(self) -> int:
-        """The optimizer that stepped most often, the first of equals."""
+        """Number of the optimizer with the most steps, the first of equals."""
         streams = [int(s) for s in self.history.stream]
         return min(Counter(streams).items(), key=lambda kv: (-kv[1], kv[0]))[0] if streams else 0
 
     @cached_property
     def alone(self) -> bool:
-        """Return True if no other optimizer steps between the first and the last step of this one.
+        """Return True if no other optimizer steps between the first and the last step of the main one.
 
         A teacher that is trained before its student, or the next fold, is another training; a critic is not.
         """
@@ -86,36 +87,36 @@ class RecordReadings:
         return len(mine) == 0 or len(mine) == mine[-1] - mine[0] + 1
 
     def scalar(self, name: str, stream: int | None = None) -> Series:
-        """One scalar of the main optimizer, or of another."""
+        """Return one scalar of the main optimizer, or of another, over its steps."""
         return self.run.scalar(name, self.stream if stream is None else stream)
 
     def loss_of(self, stream: int) -> LossSummary:
-        """The loss of one optimizer."""
+        """Return the summary of the losses of one optimizer."""
         return LossSummary(self.run.scalar("loss", stream), alone=self._alone(stream))
 
     @cached_property
     def loss(self) -> LossSummary:
-        """The loss of the main optimizer."""
+        """Summary of the losses of the main optimizer."""
         return self.loss_of(self.stream)
 
     @cached_property
     def scaled(self) -> bool:
-        """Return True if a gradient scaler was at work."""
+        """Return True if a gradient scaler was used."""
         return bool(len(self.run.scalar("loss_scale"))) or self.precision.scaler
 
     @cached_property
     def origin(self) -> Origin | None:
-        """Return where the first NaN or infinity stood; None for a run that stayed finite."""
+        """Step and sites of the first NaN or infinity; None if the run stayed finite."""
         return find_origin(self.run, scaled=self.scaled)
 
     def event(self, *kinds: str) -> Event | None:
-        """The earliest event of these kinds."""
+        """Return the earliest event of these kinds, None if there is none."""
         found = self.run.events_of(*kinds)
         return min(found, key=lambda e: e.first_step) if found else None
 
     @cached_property
     def _told(self) -> npt.NDArray[np.bool_]:
-        """Rows of the history that stand for steps; what else there is are tables kept longer than the scalars."""
+        """Rows of the history that are steps; all other rows are tables that were kept longer than their scalars."""
         known = [
             self.history.scalars[name] for name in ("lr", "loss", "loss_nonfinite") if name in self.history.scalars
         ]
@@ -124,7 +125,7 @@ class RecordReadings:
 
     @cached_property
     def _read(self) -> npt.NDArray[np.bool_]:
-        """Rows of the history whose steps had their sites read: all of them where no site was ever read."""
+        """Rows of the history whose sites were read; every row if no site was ever read."""
         history = self.history
         if not history.read.any():
             return np.ones(len(history), np.bool_)
@@ -134,18 +135,18 @@ class RecordReadings:
         return history.read | ((before >= 0) & (history.steps < end[np.maximum(before, 0)]))
 
     def steps_read(self, stream: int | None = None) -> int:
-        """Return how many recorded steps of an optimizer, or of all, had their sites read; the others were light."""
+        """Return the number of recorded full steps of an optimizer, or of all; the others were light."""
         rows = self._read & self._told
         return int((rows if stream is None else rows & (self.history.stream == stream)).sum())
 
     @property
     def steps_known(self) -> int:
-        """Return how many steps were recorded, light ones too; those that were folded count as one."""
+        """The number of recorded steps, full and light; steps that were folded into one row count as one."""
         return int(self._told.sum())
 
     @cached_property
     def skips(self) -> bool:
-        """Return True if the sites of some steps were not read, to keep the cost low."""
+        """Return True if some recorded steps were light."""
         return bool((self._told & ~self._read).any())
 
     def was_read(self, step: int) -> bool:
@@ -156,46 +157,46 @@ class RecordReadings:
 
     @cached_property
     def throughout(self) -> str:
-        """Return what "always" is for what sites tell: "in all 200 steps", or "in all 48 steps that
-        were read, of 200".
+        """The wording of "always" for readings of sites: "in all 200 steps", or "in all 48 steps that were read, of
+        200".
         """
         steps = self.run.steps or len(self.history)
         return f"in all {self.steps_read()} steps that were read, of {steps}" if self.skips else f"in all {steps} steps"
 
     def rank(self, series: Series) -> npt.NDArray[np.int64]:
-        """Return which step of its optimizers (0, 1, ...) each value of a series is: light steps
-        count, though unread.
+        """Return the index of the step of each value of a series, counted from 0 over all steps of its optimizers, full
+        and light.
         """
         found: npt.NDArray[np.int64] = np.searchsorted(self._own(series), series.steps)
         return found
 
     def _own(self, series: Series) -> npt.NDArray[np.int64]:
-        """All steps of the optimizers in whose steps a series has values."""
+        """Return all steps of the optimizers in whose steps a series has values."""
         history = self.history
         at = np.clip(np.searchsorted(history.steps, series.steps, side="right") - 1, 0, max(0, len(history) - 1))
         mine = np.isin(history.stream, np.unique(history.stream[at])) & self._told
         return np.unique(history.steps[mine])
 
     def held(self, series: Series) -> Series:
-        """Return a series in which each reading stands for the unread steps behind it too, so that shares and medians
-        are of the whole run and not of the times at which much was read; the same one where nothing went unread.
+        """Repeat each reading of a series for the unread steps after it, so that shares and medians are over the whole
+        run and not over the parts with most full steps. A series without unread steps is returned as it is.
         """
         if not self.skips or not len(series):
             return series
         rank = self.rank(series)
         gaps = np.maximum(np.diff(rank), 1)
-        # The last reading stands for what follows it, though not for longer than any other does.
+        # The last reading is repeated to the end of the run, but at most as often as any other.
         rest = max(1, min(len(self._own(series)) - int(rank[-1]), int(gaps.max(initial=1))))
         times = np.append(gaps, rest)
         return Series(np.repeat(series.steps, times), np.repeat(series.values, times), np.repeat(series.width, times))
 
     def early(self, series: Series, steps: int) -> Series:
-        """Return the readings of the first steps of a series, or the very first one."""
+        """Return the readings of the first steps of a series, at least one."""
         kept = max(1, int((self.rank(series) < steps).sum())) if self.skips else steps
         return Series(series.steps[:kept], series.values[:kept], series.width[:kept])
 
     def unbroken(self, series: Series) -> Series:
-        """Return the longest part of a series within which no step went unread."""
+        """Return the longest part of a series without an unread step in between."""
         if not self.skips or not len(series):
             return series
         cuts = [0, *(np.flatnonzero(np.diff(self.rank(series)) > 1) + 1).tolist(), len(series)]
@@ -229,7 +230,7 @@ class RecordReadings:
 
     @cached_property
     def optimizer_name(self) -> str:
-        """Its class name."""
+        """Class name of the main optimizer."""
         if self.optimizer is not None and self.optimizer.type:
             return self.optimizer.type
         named = self.run.info.optimizers
@@ -237,7 +238,7 @@ class RecordReadings:
 
     @property
     def adaptive(self) -> bool:
-        """Return True if its step does not depend on the gradient's scale."""
+        """Return True if the main optimizer's step does not depend on the scale of the gradient."""
         return any(word.lower() in self.optimizer_name.lower() for word in ADAPTIVE)
 
     @property
@@ -247,7 +248,7 @@ class RecordReadings:
 
     @cached_property
     def lr(self) -> float:
-        """The learning rate at the beginning: the first that was not zero; NaN if unknown."""
+        """The first learning rate above zero; NaN if unknown."""
         rates = self.scalar("lr").finite().values
         positive = rates[rates > 0]
         if len(positive):
@@ -267,7 +268,9 @@ class RecordReadings:
         return tuple(op for _, loss in self.run.versions(LossFact) for op in loss.ops)
 
     def standing(self, field: Standing, last: int | None = None) -> list[str]:
-        """Names that a list of the PARAMS fact held in every version (or in the ``last`` ones), in data-flow order."""
+        """Return the names that a list of the PARAMS fact has in every version, or in the ``last`` ones, in data-flow
+        order.
+        """
         versions = [set(getattr(params, field)) for _, params in self.run.versions(ParamsFact)]
         versions = versions[-last:] if last else versions
         names = set.intersection(*versions) if versions else set()
@@ -279,7 +282,7 @@ class RecordReadings:
         return [f"{layer.path}.{p}" if layer.path else p for layer in self.ordered for p in layer.params]
 
     def depth(self, layer: str | None) -> int:
-        """Position of a layer in data-flow order; unknown ones come last."""
+        """Return the position of a layer in data-flow order; unknown layers come last."""
         return self.layout.depth.get(layer or "", len(self.layout.layers))
 
     @cached_property
@@ -296,13 +299,13 @@ class RecordReadings:
 
     @property
     def leaves(self) -> dict[str, BatchLeaf]:
-        """The tensor inputs as the newest BATCH fact describes them, by the name of the leaf."""
+        """Tensor inputs in the newest BATCH fact, by the name of the leaf; empty if there is no such fact."""
         batch = self.run.known(BatchFact)
         return batch.inputs if batch is not None else {}
 
     @cached_property
     def inputs(self) -> tuple[InputStats, ...]:
-        """The root model's tensor inputs."""
+        """Statistics of the root model's input tensors, over their first 20 readings."""
         leaves = self.leaves
         found = []
         for row in self.layout.rows("input"):
@@ -326,5 +329,5 @@ class RecordReadings:
 
 
 def owner(name: str) -> str:
-    """Return the layer path of a parameter name."""
+    """Return the path of the layer that a parameter belongs to, from the parameter's name."""
     return name.rpartition(".")[0]

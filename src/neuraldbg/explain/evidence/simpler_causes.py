@@ -1,7 +1,7 @@
 """Simpler reasons for a run to blow up, each read from the program or its data.
 
-A run enters, statements that are true of it leave. They speak against causes that are named by symptoms (a learning
-rate, a gradient that grows), and are no verdict by themselves.
+A case enters, statements that are true of the run leave. They are evidence against causes that symptoms alone show (a
+learning rate, a gradient that grows), and are no verdict by themselves.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
 
 FAR = 10.0
-"""Scale of inputs or targets (rms, or mean over deviation) from which it matters by itself; unit scale is usual."""
+"""Scale of inputs or targets (the larger of mean and rms or deviation) that can break a run by itself; 1 is usual."""
 STALE = 0.9
-"""Share of parameters with an old gradient, from which gradients count as never cleared."""
+"""Share of parameters with an old gradient from which gradients count as not cleared."""
 
 
 def simpler_reasons(case: Case) -> list[tuple[str, float | str]]:
-    """Return statements with their measured value, the most certain first."""
+    """Return statements with their measured values, the most certain first."""
+    # Read from the program: gradients that add up, weights that the program itself changed.
     found: list[tuple[str, float | str]] = []
     stale = case.scalar("stale_grad")
     later = stale.values[stale.steps > 0]
@@ -34,12 +35,14 @@ def simpler_reasons(case: Case) -> list[tuple[str, float | str]]:
     if outside is not None:
         said = f"the program itself changed weights by {number(outside[1])} of their size before step {outside[0]}"
         found.append((said, outside[1]))
+    # A value that was non-finite in the batch, or after one operation, needs no step that was too large.
     origin = case.origin
     if origin is not None and origin.first is not None and origin.step > 0:
         if origin.first.kind == "input":
             found.append(("the first non-finite value is in the batch itself", origin.step))
         elif origin.first.kind == "op":
             found.append((f"the first non-finite value is made by an operation ({origin.first.name})", origin.step))
+    # Sums and unusual scales make large gradients at a usual learning rate.
     for term in case.terms:
         if term.reduction == "sum" and term.input_shape and math.prod(term.input_shape) >= FAR:
             found.append(("the loss is a sum over the batch, so gradients grow with it", "sum"))

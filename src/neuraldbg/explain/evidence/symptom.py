@@ -1,4 +1,4 @@
-"""What went wrong as a person would see it, before any cause is thought of."""
+"""The worst symptom of a run as a person would see it, before any cause is weighed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KINDS = {
     "stuck": "loss_plateau",
     "slow": "loss_plateau",
 }
-"""The event kind that each trouble corresponds to."""
+"""Kind of event that each symptom corresponds to."""
 NAMES = {
     "nonfinite": "NaN or infinite loss",
     "diverged": "loss divergence",
@@ -34,57 +34,59 @@ NAMES = {
     "stuck": "stalled learning",
     "slow": "slow learning",
 }
-"""What each trouble is called in a sentence."""
+"""Name of each symptom in a sentence."""
 NAMED = ("cross_entropy", "nll", "bce", "bce_with_logits", "mse")
-"""Loss functions of torch, under which no multiplication is a part of the formula."""
+"""Loss functions of torch whose formulas have no multiplication."""
 NEAR_GUESS = 0.95
-"""Share of the loss of guessing above which nothing was learnt."""
+"""Share of the loss of a constant guess above which nothing was learnt."""
 LEARNT = 0.85
-"""Share of the loss of guessing below which something was learnt."""
+"""Share of the loss of a constant guess below which something was learnt."""
 LOST = 30
-"""Steps at the level of guessing after which what was learnt is lost."""
+"""Steps near the loss of a constant guess after which a model counts as having lost what it learnt."""
 WINDOW = 5
-"""Steps over which the level is taken."""
+"""Steps over which the level of the loss is taken."""
 LEARNT_ALREADY = 0.5
-"""A loss that begins below this share of the loss of guessing belongs to a model that was trained before."""
+"""Share of the loss of a constant guess; a loss below it at the end that did not fall is that of a pretrained model."""
 
 SURE = 0.5
-"""Detector confidence below which an event is not taken for a symptom."""
+"""Detector confidence below which an event is not a symptom."""
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """The worst thing that happened to the training."""
+    """The worst symptom of a training, as a person would see it."""
 
     kind: str
     """``nonfinite``, ``diverged``, ``still`` (no weight ever changed), ``stuck``, ``slow``, ``none``, ``unclear``,
     ``short`` or ``unseen``."""
     step: int | None = None
     phrase: str = ""
-    """What a person would have seen, without a full stop; empty for none."""
+    """The symptom in words, without a full stop; empty if there is none."""
     guess: bool = False
-    """Whether a regression rests at the level of a constant guess: a fault, or inputs that do not tell the targets."""
+    """True if the loss of a regression stays at that of a constant guess: a fault, or inputs that do not predict the
+    targets."""
 
     @property
     def name(self) -> str:
-        """The failure as a noun phrase; empty for none."""
+        """The failure as a noun phrase; empty if there is none."""
         return NAMES.get(self.kind, "")
 
     @property
     def broke(self) -> bool:
-        """Return True if the training broke."""
+        """Return True if the loss, weights or gradients became non-finite or the loss diverged."""
         return self.kind in ("nonfinite", "diverged")
 
     @property
     def any(self) -> bool:
-        """Return True if anything went wrong."""
+        """Return True if there is a symptom."""
         return self.kind in KINDS
 
 
 def guessing_loss(run: RecordReadings) -> float:
     """Return the loss of a constant guess, from the loss graph: ln C, ln 2, the targets' variance; NaN if unknown.
 
-    Micro-batches that are divided by their number are recorded as they are, so the guess is divided too.
+    The losses of micro-batches are recorded after the program divided them by their number, so the guess is divided,
+    too.
     """
     if run.loss_ops[:1] == ("mul",) and len(run.terms) == 1 and run.terms[0].kind in NAMED:
         return float("nan")  # a loss function times a factor, as a scale for half precision or a weight
@@ -115,25 +117,31 @@ def _variance(run: RecordReadings, kind: str) -> float:
 
 @dataclass(frozen=True)
 class Relapse:
-    """A loss that had fallen and went back to that of guessing, for long."""
+    """A loss that had fallen and returned to that of a constant guess for many steps."""
 
     step: int
+    """First step back at the loss of a constant guess."""
     steps: int
+    """Number of recorded losses near that of a constant guess."""
     low: float
+    """Lowest level of the loss before."""
 
 
 def relapse(run: RecordReadings) -> Relapse | None:
-    """Return where a classification lost all it had learnt; None where it did not."""
+    """Return the relapse of a classification that lost all it had learnt; None if there is none."""
+    # The guess is a fixed level only for one cross entropy of one optimizer.
     guess, y, at = guessing_loss(run), run.loss.finite.values, run.loss.finite.steps
     kinds = {term.kind for term in run.terms}
     if not guess > 0 or not run.alone or len(run.terms) != 1 or not kinds <= {"cross_entropy", "nll"}:
         return None
     if len(y) < 3 * LOST:
         return None
+    # Something must have been learnt before it can be lost.
     smooth = np.median(np.lib.stride_tricks.sliding_window_view(y, WINDOW), axis=1)
     down = np.flatnonzero(smooth < LEARNT * guess)
     if not len(down):
         return None
+    # A short stretch near the guess is a spike: only the longest one, over a fifth of the run, counts.
     up = smooth[down[0] :] > NEAR_GUESS * guess
     edges = np.flatnonzero(np.diff(np.concatenate([[0], up.astype(np.int8), [0]])))
     spells = [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
@@ -145,15 +153,15 @@ def relapse(run: RecordReadings) -> Relapse | None:
 
 
 def at_guess(run: RecordReadings) -> bool:
-    """Return True if the loss came to rest at the level of a constant guess: nothing was learnt from the inputs.
+    """Return True if the loss settled at that of a constant guess: nothing was learnt from the inputs.
 
     A large first loss (huge inputs or weights) that falls to this level looks like learning and is none.
     """
     loss, guess = run.loss, guessing_loss(run)
-    # A sum of several terms may rest above the guess of one that was learnt.
+    # A sum of several terms may settle above the guess of one that was learnt.
     if not guess > 0 or len(loss.finite) < ENOUGH or not loss.alone or len(run.terms) > 1:
         return False
-    # A weak relation (an R2 of 0.1) is one: the level is taken over half the run, with its standard error.
+    # A weak relation (an R2 of 0.1) counts as learnt: the level is taken over half the run, with its standard error.
     half = loss.finite.values[len(loss.finite) // 2 :]
     error = min(loss.noise / math.sqrt(len(half)), 0.1 * guess)
     near = float(np.median(half)) > NEAR_GUESS * guess - error and loss.best > (NEAR_GUESS - 0.05) * guess - error
@@ -161,7 +169,8 @@ def at_guess(run: RecordReadings) -> bool:
 
 
 def find_trouble(run: RecordReadings) -> Trouble:
-    """Return the worst trouble over all optimizers of the run."""
+    """Return the worst symptom over all optimizers of the run."""
+    # Non-finite values come first: a loss that diverges to infinity has both symptoms.
     origin = run.origin
     for stream in run.run.streams:
         loss = run.loss_of(stream)
@@ -186,7 +195,7 @@ def find_trouble(run: RecordReadings) -> Trouble:
 
 
 def _still(run: RecordReadings) -> bool:
-    """Return True if every weight of the models stayed as it was: their statistics are the same to the last digit."""
+    """Return True if no weight of the models ever changed: all their statistics are equal to the last digit."""
     history, sites = run.history, run.run.layout.sites
     rows = [i for i, site in enumerate(sites[: history.sites]) if site.kind == "param"]
     elsewhere = any(one.foreign > one.foreign_no_grad for one in run.optimizers)
@@ -198,7 +207,7 @@ def _still(run: RecordReadings) -> bool:
 
 
 def _course(run: RecordReadings) -> Trouble:
-    """Judge whether the main loss goes anywhere."""
+    """Return the symptom of a main loss that does not fall, or the reason that it has none."""
     loss = run.loss
     if not len(loss):
         return Trouble("unseen")
@@ -235,26 +244,26 @@ def _ruined(run: RecordReadings) -> bool:
 
 
 def is_symptom(event: Event) -> bool:
-    """Return True if an event shows something wrong: its detector is sure, and it is not how a converged run looks."""
+    """Return True if an event shows a fault: its detector is sure, and a converged run would not have the event."""
     return event.confidence >= SURE and not event.details.get("after_learning")
 
 
 class Symptoms(RecordReadings):
-    """The readings of a run with what went wrong in it, before any cause is weighed."""
+    """The readings of a run with its symptoms, before any cause is weighed."""
 
     @property
     def learned(self) -> bool:
-        """Return True if the main loss fell for good, and below the level of a constant guess where that is known."""
+        """Return True if the main loss fell for good, and below that of a constant guess where that is known."""
         return self.loss.learned and not at_guess(self)
 
     @cached_property
     def trouble(self) -> Trouble:
-        """Return what went wrong, as a person would see it."""
+        """The worst symptom of the run, as a person would see it."""
         return find_trouble(self)
 
     @cached_property
     def kinds(self) -> frozenset[str]:
-        """Kinds of events in the run, with what the loss itself shows where no event was recorded."""
+        """Kinds of events in the run that are symptoms, and the kind that corresponds to the worst symptom."""
         seen = {event.kind for event in self.run.events if is_symptom(event)}
         if self.trouble.kind in KINDS:
             seen.add(KINDS[self.trouble.kind])
@@ -262,7 +271,7 @@ class Symptoms(RecordReadings):
 
     @cached_property
     def onset(self) -> int | None:
-        """The step at which things went wrong; None if nothing did."""
+        """First step of the worst symptom or of the first non-finite value; None if there is no symptom."""
         if not self.trouble.any:
             return None
         steps = [s for s in (self.trouble.step, self.origin.step if self.origin else None) if s is not None]
@@ -270,5 +279,5 @@ class Symptoms(RecordReadings):
 
     @cached_property
     def blind(self) -> bool:
-        """Return True if the step at which things went wrong is one whose sites were not read."""
+        """Return True if the training broke at a step whose sites were not read."""
         return self.onset is not None and self.trouble.broke and not self.was_read(self.onset)

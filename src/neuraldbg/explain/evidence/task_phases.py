@@ -1,4 +1,4 @@
-"""Phases of a training whose task changes: where the loss jumps up and is learnt down again, and where each ends."""
+"""The phases of a training whose task changes: at each change the loss jumps up, and is then learnt down again."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ if TYPE_CHECKING:
     from neuraldbg.explain.evidence.loss_curve import LossSummary
 
 _HEAD = 5
-"""Steps over which the level before and after a jump is taken."""
+"""Steps over which the level of the loss before a jump is taken."""
 _APART = 10
-"""Steps that a phase lasts at least."""
+"""Least number of steps of a phase."""
 JUMP = 0.3
-"""A jump gives back at least this share of what had been learnt by then."""
+"""Least rise at a jump, as a share of the fall of the loss in the phase so far."""
 
 
 @dataclass(frozen=True)
 class Phase:
-    """One phase."""
+    """One phase of a training, between two jumps of the loss."""
 
     first: int
-    """Its first step."""
+    """First step of the phase."""
     last: int
+    """Last step of the phase."""
     end: float
-    """The level of the loss at its end."""
+    """Level of the loss at the end of the phase."""
 
 
 def phases(loss: LossSummary) -> tuple[Phase, ...]:
-    """Return the phases in order; a training whose task does not change has one."""
+    """Return the phases in order; a training whose task does not change has one, a very short one none."""
     y, steps = loss.finite.values, loss.finite.steps
     if len(y) < 4 * _APART:
         return ()

@@ -1,4 +1,4 @@
-"""Readings of the training loop's own facts: its order, accumulation, clipping, schedule. No judgement."""
+"""Readings of the training loop: its order, learning rate, micro-batches and outcome. No judgement."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.facts.optimizer import OptimizerFact
 
 EARLY_LOSSES = 10
-"""Losses after a step that are compared with the one at it."""
+"""Number of losses after a step that are compared with the loss at that step."""
 JUMP, JUST_BEFORE, SETTLED = 5.0, 20, 10
-"""A learning rate jumps if it rises by more than this factor in one step; so many steps before a trouble are shortly
-before it; and in the first few steps it warms up."""
+"""Factor of one step by which the learning rate must rise to have jumped; steps before an onset that count as shortly
+before it; first steps in which a rise is a warm-up."""
 
 
 def order(case: Case, stream: int) -> tuple[str, ...]:
-    """Return the loop's order at the last step at which it changed; empty if it is not known."""
+    """Return the order of an optimizer's loop, as last read; empty if unknown."""
     known = case.run.known(OrderFact, stream=stream)
     return known.order if known is not None else ()
 
@@ -34,9 +34,9 @@ def rates(case: Case, stream: int | None = None) -> Series:
 
 
 def rise(case: Case, onset: int | None) -> str:
-    """Say that the learning rate jumped up shortly before a trouble began, "" if it did not: a fact, and no cause.
+    """Write that the learning rate jumped up shortly before the onset, empty if it did not: a fact, not a cause.
 
-    A warm-up that begins with the run is none.
+    A warm-up that begins with the run does not count.
     """
     if onset is None:
         return ""
@@ -52,24 +52,24 @@ def rise(case: Case, onset: int | None) -> str:
 
 
 def completed(case: Case) -> bool:
-    """Return True if the program ran to its own end: what it did not do, it would never have done."""
+    """Return True if the program ran to its own end: a call that it had not made by then would never have come."""
     return case.run.info.outcome.kind == "completed"
 
 
 def raised(case: Case) -> str:
-    """Return the exception that ended the program, empty if none did."""
+    """Return the message of the exception that ended the program; empty if none did."""
     outcome = case.run.info.outcome
     return outcome.message.strip() if outcome.kind == "raised" else ""
 
 
 def micro_batches(case: Case, stream: int) -> int:
-    """Return the usual number of backward passes for one step."""
+    """Return the median number of backward passes for one optimizer step; 0 if unknown."""
     values = case.run.scalar("backwards", stream).finite().values
     return int(np.median(values)) if len(values) else 0
 
 
 def stream_at(case: Case, step: int) -> int:
-    """Return the optimizer that stepped at a step, or next after it; the main one if there is none."""
+    """Return the number of the optimizer that stepped at a step, or next after it; the main one if there is none."""
     later = case.history.stream[case.history.steps >= step]
     return int(later[0]) if len(later) else case.stream
 
@@ -80,10 +80,10 @@ def losses_from(case: Case, step: int) -> Series:
 
 
 def jump(case: Case, step: int) -> float:
-    """Return by what factor the loss rose in the steps after one, and fell again; NaN if unknown.
+    """Return the factor by which the loss rose after a step before it fell again; NaN if unknown.
 
-    The median of those steps over the loss at the step itself, or over what the loss was later, whichever is less: one
-    loss alone is noisy, and a loss that is high from the first on has not jumped.
+    It is the median of the next losses, over the larger of the loss at the step itself and the median of later losses:
+    one loss alone is noisy, and a loss that is high from the first on has not jumped.
     """
     losses = losses_from(case, step).values
     after = losses[1 : EARLY_LOSSES + 1]
@@ -94,6 +94,6 @@ def jump(case: Case, step: int) -> float:
 
 
 def stateful(about: OptimizerFact) -> bool:
-    """Return True if an optimizer, by its OPTIMIZER fact, remembers anything between steps."""
+    """Return True if an optimizer keeps state between steps, by its OPTIMIZER fact."""
     adaptive = any(word.lower() in about.type.lower() for word in ADAPTIVE)
     return adaptive or any(group.momentum > 0 for group in about.groups)

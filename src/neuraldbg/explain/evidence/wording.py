@@ -1,4 +1,4 @@
-"""How numbers and names are written in evidence, so that every cause says them alike."""
+"""The wording of numbers and names in evidence, the same for every cause."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def number(value: float) -> str:
 
 
 def moved(ratio: float) -> str:
-    """Write how far steps move the weights, the scalar ``update_ratio``, with what it is: views show each layer, and
-    some move further. ``0.034 of the weights (median over weight matrices)``.
+    """Write the scalar ``update_ratio`` with its meaning: ``0.034 of the weights (median over weight matrices)``. Views
+    show each layer, and some layers have a larger ratio.
     """
     return f"{number(ratio)} {'times' if ratio >= 1 else 'of'} the weights (median over weight matrices)"
 

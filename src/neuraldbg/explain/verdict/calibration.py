@@ -1,9 +1,9 @@
 """The map from weighed evidence to a probability, read from ``calibration.json``.
 
-A finding's score is its evidence minus what another cause explains of it, in the units of the judges' weights. The
+A finding's score is its evidence minus the part that another cause explains, in the units of the judges' weights. The
 probability that it is a true cause of the run is ``sigmoid(slope * score + prior[tier] + offset[cause])``, and no more
 than ``cap[tier]``. The numbers are fitted by ``make accuracy`` on a part of the fault corpus and checked on the rest;
-the file says on what, when and by which command.
+the file records the programs, the date and the command.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ _TIERS = frozenset(tier.name.lower() for tier in Tier)
 
 
 class Calibration(BaseModel):
-    """The fitted numbers, validated."""
+    """The fitted numbers of ``calibration.json``, validated when they are read."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     schema_: Literal["neuraldbg.calibration/1"] = Field(alias="schema")
     about: dict[str, str]
-    """What each entry is, in words."""
+    """A description of each entry."""
     provenance: dict[str, object]
-    """When, by which command, on which programs and seeds the numbers were fitted."""
+    """Date, command, programs and seeds with which the numbers were fitted."""
     slope: float = Field(gt=0)
-    """Log-odds for each unit of evidence: positive, so that more evidence never means less confidence."""
+    """Log-odds per unit of evidence: positive, so that more evidence never means less confidence."""
     most: float = Field(gt=0)
-    """Evidence beyond this counts no further."""
+    """Largest evidence that counts; more adds nothing."""
     prior: dict[str, float]
     """Log-odds of each tier before any evidence."""
     offset: dict[str, float]
     """Log-odds by which a cause that was seen in fitting differs from its tier."""
     cap: dict[str, float]
-    """Largest probability that each tier may claim: what the number of its samples supports."""
+    """Largest probability of each tier: what the number of its samples supports."""
 
     @field_validator("prior", "cap")
     @classmethod
@@ -60,7 +60,7 @@ class Calibration(BaseModel):
         return value
 
     def log_odds(self, tier: Tier, cause: str, evidence: float, taken: float = 0.0) -> float:
-        """Return log-odds for evidence of which ``taken`` is explained by something else; not capped."""
+        """Return the log-odds for evidence of which another cause explains ``taken``; not capped."""
         score = min(self.most, evidence) - taken
         return self.slope * score + self.prior[tier.name.lower()] + self.offset.get(cause, 0.0)
 
@@ -75,7 +75,7 @@ def sigmoid(log_odds: float) -> float:
 
 
 def parse(text: str) -> Calibration:
-    """Read a calibration. ConfigError says what is wrong with it."""
+    """Parse a calibration; a damaged one raises ConfigError."""
     try:
         return Calibration.model_validate_json(text)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""The causal chain: from the cause over the events that follow, in time and along the data flow, to the symptom."""
+"""The causal chain: the cause, the events that follow in time and along the data flow, and the symptom."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, Event, Hypothesis, RunRecord
 
 LONGEST = 8
-"""Events in a chain: more would hide the line of thought."""
+"""Largest number of events in a chain: more would hide the reasoning."""
 BACKWARD = frozenset({"vanishing_gradients", "exploding_gradients", "gradient_spike", "nonfinite_gradient"})
-"""Kinds that travel from the loss back to the input."""
+"""Kinds of events that spread from the loss back to the input."""
 PHASE = {
     "nonfinite_input": 0,
     "activation_scale": 1,
@@ -39,11 +39,11 @@ PHASE = {
     "nonfinite_parameter": 4,
     "loss_plateau": 5,
 }
-"""When within a step a kind of event comes about: forward, loss, backward, update; a plateau is seen last."""
+"""Position of each kind of event within a step: forward, loss, backward, update; a plateau is seen last."""
 
 
 def flow_order(case: Case, events: Iterable[Event]) -> list[Event]:
-    """Return events by first step, then along the data flow: forward ones by depth, backward ones against it."""
+    """Sort events by first step, then along the data flow: forward ones by depth, backward ones against it."""
 
     def key(event: Event) -> tuple[int, int, int, str]:
         depth = case.depth(event.layer)
@@ -53,13 +53,15 @@ def flow_order(case: Case, events: Iterable[Event]) -> list[Event]:
 
 
 def build(case: Case, hypothesis: Hypothesis | None, kinds: Iterable[str] | None = None) -> Chain:
-    """Return the chain of one hypothesis, or without one that of the events of some kinds; empty without any events.
+    """Build the chain of one hypothesis or, without one, of the events of ``kinds``; empty if there are no nodes.
 
-    One node stands for one kind of event, at the place where it began; how far it spread is in its label.
+    Each kind of event has one node, at the layer where it began; the label says how far it spread.
     """
+    # Events that ended before the cause was at work are no consequences of it.
     wanted = frozenset(kinds) if kinds is not None else frozenset(hypothesis.explains if hypothesis else ())
     start = hypothesis.step if hypothesis is not None and hypothesis.step is not None else 0
     events = [e for e in case.run.events if e.kind in wanted and is_symptom(e) and e.last_step >= start]
+    # Only the first event of a kind becomes a node: a failure that spreads has many events of one kind.
     groups: dict[str, list[Event]] = {}
     for event in flow_order(case, events):
         groups.setdefault(event.kind, []).append(event)
@@ -86,8 +88,8 @@ def build(case: Case, hypothesis: Hypothesis | None, kinds: Iterable[str] | None
 def trace(run: RunRecord, diagnosis: Diagnosis, name: str) -> Chain:
     """Return the chain behind a hypothesis (its cause id), a failure ("loss divergence") or a kind of event.
 
-    The order of the words, their plural and case do not matter, and a word of it is enough: "vanishing". Empty if
-    nothing of that name is in the diagnosis or the run.
+    The order of the words, their plural and case do not matter; for a kind of event one word of its name is enough:
+    "vanishing". The chain is empty if neither the diagnosis nor the run has that name.
     """
     case, wanted = Case(run), _plain(name)
     for hypothesis in diagnosis.hypotheses:
@@ -103,7 +105,9 @@ def trace(run: RunRecord, diagnosis: Diagnosis, name: str) -> Chain:
 
 
 def _plain(name: str) -> frozenset[str]:
-    """Return a name's words: ``vanishing_gradients`` and "gradient vanishing" are one name."""
+    """Return the words of a name in lower case and singular: ``vanishing_gradients`` and "gradient vanishing" are one
+    name.
+    """
     words = name.strip().lower().replace("_", " ").replace("-", " ").split()
     return frozenset(word.removesuffix("s") for word in words)
 

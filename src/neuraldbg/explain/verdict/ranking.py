@@ -1,8 +1,8 @@
-"""From weighed findings to ranked hypotheses: explaining-away, then confidence.
+"""The ranking of hypotheses: findings enter, explaining-away reduces their evidence, and hypotheses leave.
 
 Confidence is the probability that a hypothesis is a true cause of this run. ``calibration`` maps evidence to it with
-numbers fitted on a corpus of known faults; here it is settled which evidence is left to a cause once another one
-explains what it rests on. Those rules are about order and tier, and are not fitted.
+numbers fitted on a corpus of known faults. This file decides how much evidence a cause keeps when another cause
+explains the same symptoms; its rules are about order and tier, and are not fitted.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 DISCOUNT = {1: 2.0, 2: 3.0, 3: 4.0}
-"""Evidence taken from a cause whose consequences one of a tier this much higher explains in full."""
+"""Evidence that a cause loses where one of a tier higher by this distance explains all its symptoms."""
 MOST = 0.75
-"""Share of a palliative's symptoms that a specific cause must explain to stand before it."""
+"""Share of a palliative's symptoms that a higher cause must explain to be ranked before it."""
 BEHIND = 1.0
-"""Log-odds by which a palliative then stays behind the specific cause, untested as both are."""
+"""Log-odds by which the palliative is then ranked behind the higher cause, since neither was tested."""
 FLOOR = 0.15
 """Hypotheses below this confidence are not shown."""
 CREDIBLE = 0.5
-"""From this confidence on a hypothesis is named in the verdict and explains others away."""
+"""Confidence from which a hypothesis is named in the verdict and explains others away."""
 
 __all__ = ["CREDIBLE", "FLOOR", "Weighed", "ends_so", "rank", "sigmoid", "weigh"]
 
 
 @dataclass(frozen=True)
 class Weighed:
-    """A finding, and what of its evidence another cause explains."""
+    """A finding with the part of its evidence that another cause explains."""
 
     cause: Cause
     finding: Finding
@@ -46,12 +46,12 @@ class Weighed:
 
     @property
     def tier(self) -> Tier:
-        """Return how directly this run shows the cause; it decides who explains whom."""
+        """The finding's tier, else the cause's; a higher tier explains a lower one away."""
         return self.cause.tier if self.finding.tier is None else self.finding.tier
 
     @property
     def taken(self) -> float:
-        """Evidence that another cause explains."""
+        """The evidence that another cause explains, in the units of the judges' weights."""
         return sum(item.weight for item in self.discounts)
 
     @property
@@ -66,21 +66,21 @@ class Weighed:
 
 
 def weigh(case: Case, findings: Iterable[tuple[Cause, Finding]]) -> tuple[Weighed, ...]:
-    """Return every finding with what the others leave to it, most likely first."""
+    """Weigh every finding against the others. Return them with their discounts, most likely first."""
     weighed: list[Weighed] = []
     for cause, finding in sorted(findings, key=lambda pair: (-_tier(*pair), -pair[1].log_odds, pair[0].id)):
         weighed.append(_explained_away(case, Weighed(cause, finding), weighed))
     weighed = [_stood_back(one, weighed) for one in weighed]
-    # Where two are at their caps, the one with more to show comes first.
+    # Where two are at their caps, the one with more evidence comes first.
     weighed.sort(key=lambda w: (-round(w.confidence, 6), -w.tier, -w.log_odds, w.finding.step or 0, w.cause.id))
     return tuple(weighed)
 
 
 def rank(case: Case, findings: Iterable[tuple[Cause, Finding]]) -> tuple[Hypothesis, ...]:
-    """Return the credible hypotheses, most likely first. Independent causes stand beside each other.
+    """Return the hypotheses of at least FLOOR confidence, the credible ones first. Independent causes are all kept.
 
-    Of a run that broke, those that such an end can come from stand first: what is true of the program beside them (a
-    layer that is never used) may be surer and is not why.
+    For a run that broke, those that can end a run in this way come first: another fact about the program (a layer that
+    is never used) may be surer, but is not the reason.
     """
     shown = [w for w in weigh(case, findings) if w.confidence >= FLOOR]
     shown.sort(key=lambda w: w.confidence >= CREDIBLE and not ends_so(case, w.cause.explains))
@@ -89,7 +89,7 @@ def rank(case: Case, findings: Iterable[tuple[Cause, Finding]]) -> tuple[Hypothe
 
 
 def ends_so(case: Case, explains: Collection[str]) -> bool:
-    """Return True if a cause of these events can end a run as this one ended; true of every run that did not break."""
+    """Return True if a cause of these events can end a run as this one ended; always for a run that did not break."""
     if not case.trouble.broke:
         return True
     ends = NONFINITE if case.trouble.kind == "nonfinite" else NONFINITE | {"loss_divergence"}
@@ -102,20 +102,22 @@ def _tier(cause: Cause, finding: Finding) -> Tier:
 
 def _explained_away(case: Case, lower: Weighed, others: list[Weighed]) -> Weighed:
     """Discount a cause by the one higher cause that explains most of what supports it."""
+    # Only a credible cause of a higher tier that was at work in time can explain the lower one.
     rests_on = lower.cause.explains & case.kinds
     best: Evidence | None = None
     for higher in others:
         distance = int(higher.tier) - int(lower.tier)
         if distance < 1 or higher.confidence < CREDIBLE:
             continue
-        # A palliative has always been there; what counts is whether the specific cause was there when trouble began.
+        # A palliative has always been there; it matters only if the higher cause was at work at the onset.
         came_first = lower.tier is Tier.PALLIATIVE and _at_onset(case, higher)
         if not (came_first or _no_later(higher, lower)):
             continue
+        # The discount grows with the tiers between them, the symptoms covered and the higher cause's confidence.
         covered = len(rests_on & higher.cause.explains) / len(rests_on) if rests_on else 0.0
         weight = DISCOUNT[distance] * covered * higher.confidence
         if lower.tier is Tier.PALLIATIVE and covered >= MOST:
-            # A palliative softens whatever the specific cause does, so its own evidence is that cause's consequence.
+            # A palliative softens the effects of any specific cause, so its own evidence is that cause's consequence.
             weight = max(weight, (lower.log_odds - higher.log_odds + BEHIND) / fitted().slope)
         if weight > (best.weight if best else 0.0):
             since = f", at work since step {higher.finding.step}" if higher.finding.step is not None else ""
@@ -127,7 +129,7 @@ def _explained_away(case: Case, lower: Weighed, others: list[Weighed]) -> Weighe
 
 
 def _stood_back(one: Weighed, others: list[Weighed]) -> Weighed:
-    """Leave a cause just below belief where a credible one entails it: it is true of the run, and not why."""
+    """Lower a cause to just below credible where a credible one entails it: it is true of the run, not the reason."""
     entailing = [w for w in others if one.cause.id in w.cause.entails and w.cause.id not in one.cause.entails]
     best = max((w for w in entailing if w.confidence >= CREDIBLE), key=lambda w: w.log_odds, default=None)
     if best is None or one.confidence < CREDIBLE:
@@ -142,9 +144,7 @@ def _at_onset(case: Case, higher: Weighed) -> bool:
 
 
 def _no_later(higher: Weighed, lower: Weighed) -> bool:
-    """Return True if the higher cause was at work no later than the lower one; unknown times do not
-    speak against it.
-    """
+    """Return True if the higher cause was at work no later than the lower one, or if a step is unknown."""
     if higher.finding.step is None or lower.finding.step is None:
         return True
     return higher.finding.step <= lower.finding.step + 1  # effects of step 0 are first seen at step 1

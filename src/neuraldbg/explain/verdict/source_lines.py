@@ -1,9 +1,10 @@
-"""Which lines of the user's code a hypothesis points at.
+"""The lines of the user's code that belong to a hypothesis.
 
-Where the birth of the first non-finite value was found, and the hypothesis is about it, it is the line of that
-operation. All other lines come from the PLACES fact: where a model is called, a loss differentiated, an optimizer made
-or stepped. A cause is at one of them or near it, and each says what happens there. Where a program has several of a
-kind (a GAN has two), all are given.
+Where the operation that gave the first non-finite value was found, and the hypothesis is about it, it is the line of
+that operation. All other lines come from the PLACES fact: the calls that run a model or a backward pass, make an
+optimizer or step it. Autograd keeps no line of the code that computed a loss, so a fault in the loss has the line that
+calls the backward pass. A cause is at one of these lines or near it, and each line says what happens there. Where a
+program has several of a kind (a GAN has two), all are given.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ USUAL = {
     "architecture": "forward",
     "precision": "backward",
 }
-"""The kind of line at which causes of a category are looked for, unless one says otherwise."""
+"""Kind of line for the causes of each category; a cause may name another (``Cause.place``)."""
 INSTEAD = {"optimizer": "step", "scheduler": "step"}
-"""What stands in for a kind that was not seen: it was made before the session began."""
+"""Replacement for a kind that was not seen: optimizer or scheduler were made before the session began."""
 WHAT = {
     "backward": "the backward pass is called",
     "evaluation": "the model is evaluated",
@@ -39,13 +40,13 @@ WHAT = {
     "scheduler": "the scheduler is made",
     "step": "the optimizer steps",
 }
-"""What happens on the lines of a kind."""
+"""A description of each kind of line."""
 MOST = 2
-"""With more lines than this none is pointed at."""
+"""Largest number of lines of a kind; of more none is shown."""
 
 
 def places(case: Case, cause: Cause, hypothesis: Hypothesis) -> tuple[CodeLine, ...]:
-    """Return the lines to look at first; none where they are unknown or too many."""
+    """Return the lines to show for a hypothesis; none if they are unknown or too many."""
     born = _born(case, hypothesis)
     if born is not None:
         return (born,)
@@ -59,7 +60,7 @@ def places(case: Case, cause: Cause, hypothesis: Hypothesis) -> tuple[CodeLine, 
 
 
 def _born(case: Case, hypothesis: Hypothesis) -> CodeLine | None:
-    """Return the line of the operation that gave the first non-finite value, if the hypothesis speaks of it."""
+    """Return the line of the operation that gave the first non-finite value; None if the hypothesis lacks it."""
     born = birth(case, "forward", "backward")
     where = place(born.where) if born is not None else ""
     said = [hypothesis.sentence, *(one.statement for one in hypothesis.evidence if one.supports)]

@@ -1,11 +1,11 @@
-"""The verdict: failing, suspect, healthy or inconclusive, with one sentence that a stranger understands.
+"""The verdict of a run: failing, suspect, healthy or inconclusive, with a summary that a stranger understands.
 
-- ``failing``: it broke (NaN, divergence), or it learns nothing and a credible cause says that it will not.
-- ``suspect``: it trains, but a credible cause is at work that is likely to hurt the result; or it learns nothing and no
-  cause was found.
-- ``healthy``: it trains and nothing credible speaks against it. Events alone never make a run suspect.
-- ``inconclusive``: too little was seen, or nothing speaks against the run but something that may hold a fault could not
-  be read (``gaps``).
+- ``failing``: the training broke (NaN, divergence), or it learns nothing and a credible cause explains that.
+- ``suspect``: the training runs, but a credible cause is likely to hurt the result; or it learns nothing and no cause
+  was found.
+- ``healthy``: the training runs and no credible cause was found. Events alone never make a run suspect.
+- ``inconclusive``: too little was read, or no cause was found but something that may hold a fault could not be read
+  (``gaps``).
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Hypothesis
 
 PASSES = 10
-"""Backward passes without a step from which it is said why steps may not be seen."""
+"""Backward passes without an optimizer step after which the summary explains why steps may not be seen."""
 MANY = 2000
 """Steps after which a loss that has hardly fallen is no longer just slow to start."""
 UNTOLD = ("label_noise", "target_misaligned")
-"""Causes that look like a task in which inputs tell little of the targets."""
+"""Causes that look like a task whose inputs hardly predict the targets."""
 LITTLE = 0.06
-"""Leave-one-out R^2 of targets from inputs below which a loss that hardly falls may be all that can be had."""
+"""Leave-one-out R^2 of targets from inputs below which a loss that hardly falls may be the best there is."""
 SURE = 0.9
-"""From this confidence on the summary does not say "most likely"."""
+"""Confidence from which the summary leaves out "most likely"."""
 UNRELATED = (
     "AttributeError",
     "FileNotFoundError",
@@ -49,11 +49,11 @@ UNRELATED = (
     "SyntaxError",
     "TypeError",
 )
-"""Exceptions that say nothing about the training itself."""
+"""Names of exceptions that say nothing about the training itself."""
 
 
 def credible(case: Case, hypotheses: tuple[Hypothesis, ...]) -> tuple[Hypothesis, ...]:
-    """Return the hypotheses worth showing: for a run without trouble, only those that stand on their own."""
+    """Return the hypotheses to show: all for a run with a symptom or a halt, else only the credible ones."""
     if case.trouble.any or _halted(case):
         return hypotheses
     return tuple(h for h in hypotheses if h.confidence >= CREDIBLE)
@@ -64,11 +64,13 @@ def judge(case: Case, hypotheses: tuple[Hypothesis, ...], certain: frozenset[str
     named = [h for h in hypotheses if h.confidence >= CREDIBLE]
     top = named[0] if named else None
     steps = case.run.steps or len(case.history)
+    # Without a step there is no training to judge; only a cause of the script's own error can be named.
     if steps == 0:
         if top is not None:
             what = f"the script ended with {_raised(case)} before its first step"
             return "failing", _sentence(what, top, hypotheses)
         return "inconclusive", _nothing_seen(case)
+    # The run failed: a credible cause is named as the reason only if such an end can come from it.
     ending = _ending(case)
     trouble = case.trouble
     if trouble.broke or (trouble.any and top is not None) or (_halted(case) and top is not None):
@@ -76,6 +78,7 @@ def judge(case: Case, hypotheses: tuple[Hypothesis, ...], certain: frozenset[str
         if top is not None and not ends_so(case, top.explains):
             return "failing", _sentence(what, None, ()) + f" Beside it: {top.sentence}{_place(top)}." + ending
         return "failing", _sentence(what, top, hypotheses, rise(case, trouble.step)) + ending
+    # A short run shows no trend, so only a cause that is read from the program itself counts there.
     sure = [h for h in named if h.cause in certain]
     if steps < FEW and not sure:
         if _halted(case):
@@ -94,7 +97,7 @@ def judge(case: Case, hypotheses: tuple[Hypothesis, ...], certain: frozenset[str
 
 
 def _without_a_cause(case: Case, hypotheses: tuple[Hypothesis, ...], ending: str) -> tuple[str, str]:
-    """Return verdict and summary of a run that did not break and of which no cause is credible."""
+    """Return verdict and summary of a run that did not break, has no credible cause and was long enough to judge."""
     trouble, steps = case.trouble, case.run.steps or len(case.history)
     if _crashed(case):
         return (
@@ -121,8 +124,8 @@ def _without_a_cause(case: Case, hypotheses: tuple[Hypothesis, ...], ending: str
 
 
 def gaps(case: Case) -> list[Unjudged]:
-    """Return everything that could not be read and may hold a fault: a run with any is never called healthy. The reason
-    is the rest of a sentence that begins with ``what``.
+    """Return everything that could not be read and may hold a fault: a run with any is never called healthy. Each
+    reason is the rest of a sentence that begins with ``what``.
     """
     seen = case.run.info.coverage
     failed: Mapping[str, int] = seen.get("failed") or {}
@@ -134,9 +137,7 @@ def gaps(case: Case) -> list[Unjudged]:
 
 
 def _little_told(case: Case) -> bool:
-    """Return True if a kernel regression on a few hundred samples finds hardly anything that inputs tell of the
-    targets.
-    """
+    """Return True if a kernel regression on a few hundred samples hardly predicts the targets from the inputs."""
     return any(slot.fit is not None and slot.fit.score < LITTLE for slot in targets.slots(case))
 
 
@@ -160,7 +161,7 @@ def _capital(text: str) -> str:
 
 
 def _place(hypothesis: Hypothesis) -> str:
-    """Say layer and step, unless the sentence does already."""
+    """Write layer and step, unless the hypothesis's sentence has them already."""
     where = "seen at" if hypothesis.category == "data" else "in"
     told = not hypothesis.layer or hypothesis.layer in hypothesis.sentence
     layer = "" if told else f", {where} layer {hypothesis.layer!r}"
@@ -185,7 +186,7 @@ def _halted(case: Case) -> bool:
 
 
 def _crashed(case: Case) -> bool:
-    """Return True if an exception that is not known to have other reasons ended the script."""
+    """Return True if an exception ended the script that may have to do with the training."""
     return case.run.info.outcome.kind == "raised" and not _unrelated(case)
 
 
@@ -199,7 +200,7 @@ def _raised(case: Case) -> str:
 
 
 def _ending(case: Case) -> str:
-    """Mention how the script ended, where that is not the usual way."""
+    """Write how the script ended, empty for the usual end."""
     outcome = case.run.info.outcome
     if outcome.kind == "raised":
         where = f" at {outcome.where}" if outcome.where else ""
@@ -209,7 +210,8 @@ def _ending(case: Case) -> str:
 
 
 def _nothing_seen(case: Case) -> str:
-    """Say what was looked for and what of it was found."""
+    """Write what was searched for and what of it was found, for a run without a step."""
+    # The counts of each thing a training needs show which one is missing.
     info, seen = case.run.info, case.run.info.coverage
     backwards = int(seen.get("backwards", 0))
     made, passes = int(seen.get("optimizers", 0)), int(seen.get("passes", 0))
@@ -222,6 +224,7 @@ def _nothing_seen(case: Case) -> str:
         f"{backwards or 'no'} backward pass{'es' if backwards > 1 else ''}",
         models,
     ]
+    # Backward passes or function transforms without an optimizer: the likely reason that no step was seen.
     by_hand = ""
     if backwards >= PASSES and not made:
         by_hand = (

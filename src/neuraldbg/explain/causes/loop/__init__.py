@@ -1,1 +1,1 @@
-"""Causes of a wrongly wired training program."""
+"""Causes in the wiring of the training program: optimizer, graph, modes, schedule, accumulation, clipping."""

@@ -39,16 +39,16 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 MANY = 3
-"""Times by which the sum must be larger than the mean: two losses for one step are common and mostly meant."""
+"""Least ratio of the sum to the mean: two losses for one step are common and mostly meant."""
 LARGE = 0.1
 """norm(update) / norm(weight) from which a step is too large."""
 SMALL = 0.02
 HARDLY = 0.75
-"""Share of the loss of guessing above which a run has not come far."""
+"""Share of the loss of a constant guess above which a run has hardly learnt."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the factor against what it did."""
+    """Weigh micro-batches whose losses are summed, of one optimizer and one kind of loss."""
     if not case.alone:
         return None
     about = case.run.known(AccumulationFact, stream=case.stream)
@@ -67,6 +67,7 @@ def _weigh(case: Case, count: int, factor: float, divisor: float) -> Finding:
     weigh = Weighing()
     divided = f"by {number(divisor)}" if divisor > 1 else "by nothing at their end"
     weigh.speaks(f"each step uses the sum of {count} losses that are divided {divided}", 2.0, count, MANY)
+    # A sum is a fault only if the training suffers: a learning rate may be chosen for it.
     if case.trouble.broke:
         weigh.speaks(case.trouble.phrase, 2.0)
     elif case.trouble.any:
@@ -76,11 +77,13 @@ def _weigh(case: Case, count: int, factor: float, divisor: float) -> Finding:
         weigh.speaks(said, 1.0, case.loss.last, HARDLY * guess)
     else:
         weigh_bearing(case, weigh)
+    # Adaptive steps and clipping cancel the factor.
     if case.adaptive:
         weigh.against(f"{case.optimizer_name} rescales its steps, so the size of the gradient hardly matters", 4.0)
     clipped = case.scalar("clip_limit")
     if len(clipped):
         weigh.against("the norm of the gradient is clipped, whatever its scale", 2.0)
+    # Only updates that are too large with the sum, and would not be with the mean, are due to the factor.
     ratio = max((r for r in (case.first_update_ratio, case.early_update_ratio) if r == r), default=float("nan"))  # noqa: PLR0124
     if ratio > LARGE and case.first_update_ratio / factor < LARGE:
         weigh.speaks(

@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 ALWAYS = 0.9
-"""Share of the steps in which it must happen: a loop may skip a bad batch now and then."""
+"""Least share of the steps with wiped gradients: a loop may skip a bad batch at times."""
 FEW_STEPS = 3
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh how many backward passes were wasted."""
+    """Weigh the backward passes whose gradients were cleared before a step used them."""
     for stream in case.run.streams:
         wiped = case.run.scalar("wiped", stream).finite()
         hit = wiped.values >= 1
@@ -67,6 +67,7 @@ def _weigh(case: Case, stream: int, lost: int, share: float) -> Finding | None:
         f"{percent(share)} of the steps",
         3.2, lost, 0,
     )  # fmt: skip
+    # Losses that are divided, or have a forward pass each, are micro-batches; other passes may be cleared on purpose.
     if divisor >= 0.6 * each:
         weigh.speaks(f"each loss is divided by {number(divisor)}, so they were meant to be added up", 3.5, divisor, 1.0)
     if each >= 3:
@@ -91,7 +92,7 @@ def _weigh(case: Case, stream: int, lost: int, share: float) -> Finding | None:
 
 
 def _never_fed(case: Case) -> list[str]:
-    """Layers that are called and never have a gradient at a step: only what was cleared reached them."""
+    """Return the layers that are called and never have a gradient at a step: only wiped passes reached them."""
     uncalled = set(case.standing("uncalled"))
     return list(dict.fromkeys(owner(name) for name in case.standing("no_grad") if name not in uncalled))
 

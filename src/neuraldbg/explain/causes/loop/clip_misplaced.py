@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 ALWAYS = 0.9
 CALLS = 3
 RARE = 0.1
-"""Share of the steps with a gradient above the limit below which it made little difference."""
+"""Share of the steps with a gradient above the limit, below which the place of the clipping made little difference."""
 PLACES = {
     "after_step": "after the step, when it is too late",
     "before_backward": "before the backward pass that makes the gradients",
@@ -45,7 +45,7 @@ PLACES = {
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh each optimizer's clipping."""
+    """Weigh the clipping of each optimizer: gradients that are still scaled, then the wrong place in the loop."""
     for fact in case.run.known_each(ClipFact):
         if fact.calls < CALLS:
             continue
@@ -97,6 +97,7 @@ def _misplaced(case: Case, fact: ClipFact, place: str, count: int) -> Finding:
     seen = order(case, fact.stream)
     if seen:
         weigh.speaks(f"the order of the loop is {', '.join(seen)}", 0.3)
+    # The place only matters for gradients above the limit.
     if exceeded < RARE * min(count, 64):
         weigh.against("most gradients were within the limit anyway", 2.0, exceeded, RARE)
     if case.trouble.broke:

@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 ALWAYS = 0.9
 LEFT = 0.1
-"""Share of the gradient that is left from which the limit is suspected."""
+"""Largest share of the gradient left by clipping at which the limit is suspected."""
 SMALL, USUAL = 2e-4, 1e-3
-"""norm(update) / norm(weight): below the first steps are tiny, above the second they are not."""
+"""norm(update) / norm(weight) below which steps are tiny, and above which they are usual."""
 STEPS = 10
 FLAT = 0.8
-"""Root mean square of a clipped gradient over its limit: above this nearly every element was cut."""
+"""Root mean square of a clipped gradient over its limit, above which nearly every element was cut."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh clipping by norm, then by value. A run that gets somewhere has no such trouble."""
+    """Weigh clipping by norm, then by value, in a run that has a symptom and did not break."""
     if not case.trouble.any or case.trouble.broke:
         return None
     return _by_norm(case) or _by_value(case)
@@ -55,6 +55,7 @@ def _by_norm(case: Case) -> Finding | None:
     count = min(len(norm), len(limit))
     if count < STEPS or any(fact.scaled for fact in case.run.known_each(ClipFact)):
         return None
+    # A limit that cuts some gradients is usual: nearly all must be cut, to a small rest.
     norms, limits = norm.values[:count], limit.values[:count]
     active = norms > limits
     left = float(np.median(limits[active] / norms[active])) if active.any() else 1.0
@@ -89,6 +90,7 @@ def _by_value(case: Case) -> Finding | None:
     rows = case.layout.rows("param_grad")
     if not rows or limit <= 0:
         return None
+    # If the rms is near the limit, nearly all elements have the size of the limit.
     rms = [case.run.series(row, "rms").finite().values for row in rows]
     flat = [float(np.median(values)) >= FLAT * limit for values in rms if len(values)]
     share = float(np.mean(flat)) if flat else 0.0

@@ -42,17 +42,17 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.facts.dry import DryFact
 
 SEVERAL = 4
-"""Layers with parameters from which a part is more than a spare head."""
+"""Number of layers with parameters from which a part is more than an unused head."""
 HOW = {
     "shared": ("the input of {b!r} is the memory of the output of {a!r}, without its graph", 6.5),
     "shape": ("the input of {b!r} has the shape of the output of {a!r}, called just before, and no graph", 5.5),
     "next": ("{b!r}, called after {a!r}, is given an input without a graph", 2.8),
 }
-"""Evidence that one layer's output went into the other, and its weight."""
+"""Evidence that one layer's output is the other's input, with its weight, for each way in which a cut was found."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh a loss that reaches nothing, then cuts between layers."""
+    """Weigh a loss that reaches no parameter, then cuts between layers, then whole parts without gradients."""
     fact = dry(case)
     if fact is not None:
         return _nothing_reached(case, fact)
@@ -65,7 +65,8 @@ def judge(case: Case) -> Finding | None:
 
 
 def _part(case: Case) -> Finding | None:
-    """A whole part that is called in training and that no gradient reaches: nobody computes that much for nothing."""
+    """Weigh a whole part that is called in training and gets no gradient: so much is not computed without a use."""
+    # Of nested parts the outermost is named, since its output is where the graph is cut.
     lost = cut_off(case) | {owner(name) for name in case.standing("no_grad")}
     lost -= {owner(name) for name in case.standing("uncalled")}
     lost = {path for path in lost if path in case.layout.by_path and path in case.layout.called}
@@ -109,6 +110,7 @@ def _nothing_reached(case: Case, fact: DryFact) -> Finding | None:
         f"{where}",
         6.0, fact.dry, 0,
     )  # fmt: skip
+    # The graph of the model's output tells on which side of it the cut is.
     if fact.leaf:
         weigh.speaks("the loss given to backward has no graph: it was made anew from a number or an array", 1.0)
     if fact.output_grad:
@@ -129,7 +131,7 @@ def _nothing_reached(case: Case, fact: DryFact) -> Finding | None:
 
 
 def _no_gradient_at_all(case: Case) -> bool:
-    """Return True if nothing that is trained gets a gradient: neither the models' own nor what else an optimizer holds.
+    """Return True if neither a parameter of the models nor another tensor of an optimizer gets a gradient.
 
     Models that are called inside of a transform (``vmap``, ``grad`` of ``torch.func``) are not seen.
     """
@@ -192,8 +194,8 @@ def _switched_off(case: Case, fact: CutsFact) -> Finding | None:
 
 
 def _excused(case: Case, weigh: Weighing, layers: list[str]) -> bool:
-    """Weigh what speaks for an intended cut; False if that settles it."""
-    # an encoder that is trained with a decoder is no fixed backbone
+    """Weigh signs that a cut is intended; return False if it is, or if something else trains the layers."""
+    # An encoder that is trained with a decoder is no fixed backbone.
     pair = any("decoder" in layer.path.lower() for layer in case.layout.layers)
     fixed = [path for path in layers if MEANT.search(path.lower().replace("encoder", "") if pair else path)]
     if fixed and as_drawn(case, layers):

@@ -40,19 +40,19 @@ if TYPE_CHECKING:
 AVERAGE = re.compile(
     r"(^|[._])(ema|swa|avg)([._\d]|$)|averag|shadow|polyak|moving|ema_?model|model_?ema", re.IGNORECASE
 )
-"""Names of copies that are averages."""
+"""Pattern of the names of copies that are averages."""
 FOLLOWER = re.compile(r"target|teacher|momentum", re.IGNORECASE)
-"""Names of copies that may be averages, or fixed."""
+"""Pattern of the names of copies that may be averages, or fixed."""
 TARGET = re.compile(r"target|tgt|momentum|_k$|key_enc", re.IGNORECASE)
-"""Names of copies that give a training its targets: of values, or of codes."""
+"""Pattern of the names of copies that compute targets (values or codes) for a training."""
 WHOLE = 300
-"""Steps of a finished run in which a copy that is there for targets should have been renewed."""
+"""Steps of a finished run in which a copy that computes targets should have been updated."""
 TWICE = 2
 MANY = 5
 LATE = 20
-"""Steps after which even an average with a decay of 0.99999 has come further than NOWHERE."""
+"""Steps after which even an average with a decay of 0.99999 has moved further than NOWHERE."""
 NOWHERE = 1e-5
-"""How far the copy came from the first weights, relative to the trained model; rounding alone gives about 1e-6."""
+"""Largest distance of the copy from the first weights, relative to the trained model's; rounding alone gives 1e-6."""
 
 
 def judge(case: Case) -> Finding | None:
@@ -70,9 +70,9 @@ def _weigh(copy: CopiesFact, *, over: bool) -> Finding | None:
     if copy.swapped:
         return _first_weights(copy)
     if copy.stale_norms and _keeps_moving(copy):
-        return _stale_norms(copy)  # whatever it is called: new weights with statistics of no batch are never meant
+        return _stale_norms(copy)  # under any name: new weights with statistics of no batch are never meant
     if _without_effect(copy):
-        return _in_vain(copy)  # neither is an update that changes nothing
+        return _in_vain(copy)  # an update that changes nothing is never meant either
     if not (average or any(FOLLOWER.search(name) for name in names)):
         return None
     if copy.averaged == 0 or (copy.constant and copy.began_equal):
@@ -122,13 +122,13 @@ def _never_updated(copy: CopiesFact, *, average: bool, over: bool) -> Finding | 
 
 
 def _keeps_moving(copy: CopiesFact) -> bool:
-    """Return True if its weights follow the trained ones between evaluations, without being them."""
+    """Return True if the copy's weights follow the trained ones between evaluations without being equal to them."""
     written = max(copy.written, copy.refreshed)
     return copy.evaluated > TWICE and written >= TWICE and not copy.constant and not copy.follows
 
 
 def _without_effect(copy: CopiesFact) -> bool:
-    """Return True if something updates the copy again and again, and its weights stay where the training began."""
+    """Return True if the copy is updated many times and its weights stay at the first weights of the training."""
     tried = max(copy.written, copy.refreshed)
     return tried >= MANY and copy.last >= LATE and copy.lag is not None and copy.lag < NOWHERE
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the modes seen in forward passes with gradients."""
+    """Weigh the modes of the layers in forward passes with gradients."""
     for modes in {modes.model: modes for _, modes in case.run.versions(ModesFact) if modes.eval_layers}.values():
         if not _frozen(case, modes):
             return _weigh(case, modes)
@@ -45,6 +45,7 @@ def judge(case: Case) -> Finding | None:
 
 def _weigh(case: Case, modes: ModesFact) -> Finding | None:
     layers, every = modes.eval_layers, modes.mode_layers
+    # Passes in evaluation mode must last: a loop has some between its steps.
     counts = case.scalar("eval_layers")
     hit = np.flatnonzero(counts.values > 0)
     still = [step for step, one in case.run.versions(ModesFact, model=modes.model) if one.eval_layers]
@@ -53,6 +54,7 @@ def _weigh(case: Case, modes: ModesFact) -> Finding | None:
     if len(counts) and held.sum() < max(2, 0.1 * len(held)):
         return None  # evaluations between the steps, not the steps themselves
     share = float(np.mean(held[int(np.argmax(held)) :])) if len(hit) else 1.0
+    # The fact may have seen the mode in a step before the first full one: that step is the start.
     read_before = int(counts.steps[hit[0] - 1]) if len(hit) and hit[0] else -1
     known = [step for step in still if read_before < step < start]
     start = known[0] if known else start
@@ -74,6 +76,7 @@ def _weigh(case: Case, modes: ModesFact) -> Finding | None:
         weigh.speaks(f"all {len(every)} dropout and batch-norm layers are off", 0.7, len(layers), len(every))
     if share < 0.9:
         weigh.against(f"only {percent(share)} of the steps since step {start} were affected", 2.5, share, 0.9)
+    # A validation right before the start shows how the mode was left on.
     evals = case.scalar("evals")
     if start > 0 and len(evals) and (evals.between(start - 1, start).values > 0).any():
         weigh.speaks(f"it began at step {start}, right after a pass without gradients (a validation)", 1.0, start)
@@ -91,7 +94,7 @@ def _weigh(case: Case, modes: ModesFact) -> Finding | None:
 
 
 def _frozen(case: Case, modes: ModesFact) -> bool:
-    """Return True if every parameter of that model is frozen: then evaluation mode is meant."""
+    """Return True if every parameter of a model is frozen: then evaluation mode is intended."""
     frozen = set(case.standing("frozen"))
     mine = [
         f"{layer.path}.{name}" if layer.path else name

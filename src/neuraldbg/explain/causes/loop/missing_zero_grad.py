@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 STALE = 0.9
-"""Share of parameters that must carry an old gradient for a step to count as not cleared."""
+"""Share of parameters with an old gradient from which a step counts as not cleared."""
 REMEDY = Remedy(
     "Clear the gradients once per optimizer step, before the backward pass.",
     "optimizer.zero_grad()\nloss.backward()\noptimizer.step()",
@@ -44,7 +44,7 @@ REMEDY = Remedy(
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh how many steps began on old gradients."""
+    """Weigh the steps of each optimizer that began with old gradients; return the clearest finding."""
     best: Finding | None = None
     for stream in case.run.streams:
         found = _judge_stream(case, stream)
@@ -57,7 +57,7 @@ def _judge_stream(case: Case, stream: int) -> Finding | None:
     stale = case.run.scalar("stale_grad", stream)
     if len(stale) < 3:
         return None
-    later = stale.steps > 0  # what lies there before the first step of all is nobody's fault
+    later = stale.steps > 0  # gradients from before the first step are no fault of the loop
     values, steps = stale.values[later], stale.steps[later]
     if not len(values):
         return None
@@ -77,6 +77,7 @@ def _judge_stream(case: Case, stream: int) -> Finding | None:
         weigh.against(f"only {plural(len(values) + 1, 'step')} were seen", 1.0, len(values) + 1)
     if share < 0.9:
         weigh.against("in the other steps the gradients had been cleared", 1.5, round(1 - share, 4))
+    # A sum of all gradients so far grows with every step.
     norm = case.run.scalar("grad_norm", stream).finite().values
     if len(norm) >= 5:
         growth = float(np.max(norm[1:20]) / norm[0]) if norm[0] > 0 else float("nan")

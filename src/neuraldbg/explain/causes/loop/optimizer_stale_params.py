@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the optimizer's tensors that no model owns."""
+    """Weigh the optimizer's tensors that belong to no model."""
     if not case.layout.called:
-        return None  # no model was seen, so nobody's tensors can be told from the model's
+        return None  # without a model the tensors of an optimizer cannot be compared with a model's
     stale = [fact for fact in case.optimizers if _persists(case, fact)]
     if not stale:
         return _another_model(case)
@@ -50,6 +50,7 @@ def judge(case: Case) -> Finding | None:
     )  # fmt: skip
     if owned == 0:
         weigh.speaks("the optimizer holds no parameter of any model that was called", 3.0, owned, 0)
+    # The other side of old copies: the model's own parameters are in no optimizer.
     left_out = case.standing("not_in_optimizer", 3)
     if left_out:
         weigh.speaks(f"{listing(left_out)} of the model get gradients but are in no optimizer", 2.5, len(left_out), 0)
@@ -74,7 +75,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def _another_model(case: Case) -> Finding | None:
-    """The optimizer was made for a model that was called once, and another one like it is trained."""
+    """Weigh an optimizer that was made for a model that was called once, while another one is trained."""
     left_out = case.standing("not_in_optimizer")
     versions = [fact for _, fact in case.run.versions(OptimizerFact, stream=case.stream)]
     idle = all(fact.idle == fact.owned > 0 for fact in versions)
@@ -98,7 +99,7 @@ def _another_model(case: Case) -> Finding | None:
 
 
 def _persists(case: Case, fact: OptimizerFact) -> bool:
-    """Return True if the tensors were without gradient in every reading of that optimizer but perhaps the first."""
+    """Return True if every reading but the first, or the only one, has tensors of no model without a gradient."""
     versions = case.run.versions(OptimizerFact, stream=fact.stream)
     return all(version.foreign_no_grad > 0 for _, version in versions[1:] or versions)
 

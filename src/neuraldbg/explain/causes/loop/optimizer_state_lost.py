@@ -37,19 +37,19 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 TIMES = 3
-"""Phases of a training that may well have an optimizer each."""
+"""Losses of the state from which it is a fault: a training may have a few phases with an optimizer each."""
 SHORT = 2
-"""Steps in which nothing can be remembered."""
+"""Steps between two losses of the state in which no state can build up."""
 LONG = 50
-"""Steps after which the memory of Adam (beta1 = 0.9) and of momentum 0.9 has been rebuilt several times over."""
+"""Steps in which the state of Adam (beta1 = 0.9) and of momentum 0.9 is rebuilt several times."""
 JUMP = 1.3
-"""Factor by which the loss must rise after a resume."""
+"""Least factor by which the loss rises after a resume without the state."""
 AFTER = 5
-"""Steps after a resume that are needed to see it."""
+"""Steps after a resume that are needed to judge it."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh what was forgotten during the run, then what was left in a checkpoint."""
+    """Weigh state that is lost during the run, then state that is left in a checkpoint."""
     for fact in case.run.known_each(MemoryFact):
         found = _in_the_loop(case, fact)
         if found is not None:
@@ -96,6 +96,7 @@ def _at_resume(case: Case, fact: ResumeFact) -> Finding | None:
     elsewhere = fact.optimizer_loaded and not fact.loaded_steps
     if step is None or (fact.optimizer_loaded and not elsewhere):
         return None
+    # Without state, or steps after the resume, there is nothing to lose or to see.
     stream = stream_at(case, step)
     about = case.run.known(OptimizerFact, stream=stream)
     if about is None or not stateful(about) or not _same_kind(about, fact) or len(losses_from(case, step)) <= AFTER:
@@ -111,6 +112,7 @@ def _at_resume(case: Case, fact: ResumeFact) -> Finding | None:
         weigh.speaks(f"the loss rose {number(rise)} times within ten steps of it", 2.2, rise, JUMP)
     else:
         weigh.against("the loss did not jump after it", 1.5 if elsewhere else 2.5, rise, JUMP)
+    # A continued training needs its state; fine-tuning from loaded weights does not.
     now = rates(case, stream).between(step, step + 1).values
     if len(now) and fact.lr and abs(now[0] / fact.lr - 1) < 1e-6:
         weigh.speaks("the learning rate is the one in the checkpoint, so it goes on and does not fine-tune", 1.0)
@@ -130,7 +132,7 @@ def _at_resume(case: Case, fact: ResumeFact) -> Finding | None:
 
 
 def _same_kind(about: OptimizerFact, fact: ResumeFact) -> bool:
-    """Return True if the state in the file is of the kind of optimizer that trains."""
+    """Return True if the state in the checkpoint fits the kind of optimizer that trains."""
     if not fact.keys:
         return True
     return ("exp_avg" in fact.keys) == ("adam" in about.type.lower())

@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 PASSES = 10
-"""Backward passes without a step from which it is no accumulation any more."""
+"""Backward passes without a step from which they are no accumulation."""
 OFTEN = 20
-"""Times that an optimizer must be cleared, where another one steps, to be part of the loop."""
+"""Calls of zero_grad() from which an optimizer is part of the loop, where another one steps."""
 ZERO_STEPS = 5
 
 
 def judge(case: Case) -> Finding | None:
-    """Look for an optimizer that waits in vain, then for a learning rate of 0."""
+    """Weigh optimizers that never step, then a learning rate of 0."""
     for fact in case.run.known_each(UnsteppedFact):
         found = _weigh_idle(case, fact)
         if found is not None:
@@ -64,10 +64,12 @@ def _weigh_idle(case: Case, fact: UnsteppedFact) -> Finding | None:
         f"holds {plural(fact.tensors, 'tensor')}, never stepped",
         4.5 if others else 5.5, backwards, PASSES,
     )  # fmt: skip
+    # An optimizer that the loop clears is meant to step; one that is never cleared may be left over.
     if zeroed * 2 >= backwards:
         weigh.speaks(f"its zero_grad() was called {zeroed} times, so it belongs to the loop", 1.0, zeroed, PASSES)
     elif not zeroed and not others:
         weigh.against("nobody ever cleared it either, so it may be a leftover", 1.5, 0, 1)
+    # A gradient scaler that skips every step looks the same, and needs another sentence.
     if tries and not others:
         weigh.against(f"the gradient scaler was asked for {plural(tries, 'step')} and refused each", 1.0, tries, 0)
         sentence = f"gradient scaler that refused every one of {plural(tries, 'step')}: the weights never move"

@@ -37,17 +37,17 @@ if TYPE_CHECKING:
 MEANT = re.compile(
     r"backbone|encoder|pretrain|feature|teacher|target|ema|frozen|base_|embed|pos|vgg|lpips|clip", re.IGNORECASE
 )
-"""Names that people give to parts which they freeze on purpose."""
+"""Pattern of the names of parts that people freeze on purpose."""
 
 FEW_LAYERS = 2
-"""Frozen layers between trained ones that are no pretrained part of their own."""
+"""Largest number of frozen layers between trained ones that are no pretrained part."""
 SMALL_SHARE = 0.5
 PARTS = 2
-"""Parts of a model that must look alike to be adapters."""
+"""Least number of parts with small trained weights that count as adapters."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh whether the frozen layers look like a mistake."""
+    """Weigh frozen layers by their position, their share of the parameters and their names."""
     names = [n for n in case.standing("frozen") if not _norm(case, n)]
     names = [n for n in names if not _whole_model(case, n, names)]
     if not names:
@@ -57,6 +57,7 @@ def judge(case: Case) -> Finding | None:
     trained = [case.depth(layer.path) for layer in holders if layer.path not in frozen]
     if not trained:
         return _nothing_trains(names)
+    # Position tells: people freeze the first part of a network, hardly its middle or its end.
     depths = [case.depth(path) for path in frozen]
     last = min(depths) > max(trained)
     weigh = Weighing()
@@ -67,6 +68,7 @@ def judge(case: Case) -> Finding | None:
         weigh.speaks("it is the last part of the network that is frozen, which nothing can make up for", 2.5)
     else:
         weigh.speaks("trained layers stand before and after the frozen ones", 3.0)
+    # Adapters and trained heads freeze most of a model on purpose.
     share = _share(case, names)
     between = not last and max(depths) >= min(trained)
     if _adapted(case, frozen):
@@ -75,7 +77,7 @@ def judge(case: Case) -> Finding | None:
         weigh.against(
             f"{percent(share)} of the parameters are frozen, as when most of a model is kept", 1.0, share, 0.5
         )
-    elif share > 0.5 and not last:  # nobody trains a backbone under a fixed output layer
+    elif share > 0.5 and not last:  # a backbone is not trained under a fixed output layer
         weigh.against(
             f"{percent(share)} of the parameters are frozen, as when adapters or a head are trained", 4.0, share, 0.5
         )
@@ -98,7 +100,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def _adapted(case: Case, frozen: set[str]) -> bool:
-    """Return True if frozen layers have small trained weights in the same part of the model, in several parts alike."""
+    """Return True if frozen layers have small trained weights in the same part of the model, in several parts."""
     sizes = _sizes(case)
     adapted = 0
     for path in frozen:
@@ -133,7 +135,7 @@ def _model_of(case: Case, name: str) -> str | None:
 
 
 def _whole_model(case: Case, name: str, names: list[str]) -> bool:
-    """Return True if the parameter belongs to a model that is frozen as a whole while another one trains."""
+    """Return True if a parameter belongs to a model that is frozen as a whole while there is another model."""
     model = _model_of(case, name)
     if len({layer.model for layer in case.layout.layers}) < 2:
         return False
@@ -142,7 +144,7 @@ def _whole_model(case: Case, name: str, names: list[str]) -> bool:
 
 
 def _sizes(case: Case) -> dict[str, float]:
-    """Elements of each parameter whose size was recorded."""
+    """Return the number of elements of each parameter, where it was recorded."""
     sizes: dict[str, float] = {}
     for row in case.layout.rows("param"):
         total = case.run.series(row, "total").finite().values
@@ -152,7 +154,7 @@ def _sizes(case: Case) -> dict[str, float]:
 
 
 def _share(case: Case, names: list[str]) -> float:
-    """Share of the parameters that are frozen: by elements where sizes were recorded, else by tensors."""
+    """Return the share of the parameters that are frozen: by elements where sizes were recorded, else by tensors."""
     sizes = _sizes(case)
     if sizes and all(name in sizes for name in case.param_names):
         return sum(sizes.get(n, 0.0) for n in names) / sum(sizes.values())

@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 LASTING = 50
-"""Steps after the last change of the program that are enough where a model came during the run."""
+"""Steps after the last change of the PARAMS fact that are enough to judge a model that was made during the run."""
 VERSIONS = 3
-"""Latest readings of the program in which the parameter must be left out: groups may be added during a run."""
+"""Latest readings of the PARAMS fact in which the parameter must be left out: groups may be added during a run."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh whether the left-out parameters look like a mistake."""
+    """Weigh parameters that get gradients and are in no optimizer."""
     names = case.standing("not_in_optimizer", VERSIONS) or _of_a_later_model(case)
     never_steps = case.run.known(UnsteppedFact) is not None and not case.optimizers
     if not names or never_steps:
@@ -54,11 +54,13 @@ def judge(case: Case) -> Finding | None:
     weigh.speaks(
         f"{listing(names)} received gradients and are in no parameter group of any optimizer", 5.0, len(names), 0
     )
+    # Something else may update them: a second training loop, or code of the program.
     moved = movement(case, names)
     if moved is True:
         weigh.against("their values change during the run, so something else updates them", 7.0)
     elif moved is False:
         weigh.speaks("their values never changed during the run", 0.8)
+    # Two readings are no mistake of this kind: an optimizer that is older than the model, and a trained head.
     foreign = max((fact.foreign_no_grad for fact in case.optimizers), default=0)
     if foreign:
         weigh.against(
@@ -82,7 +84,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def _of_a_later_model(case: Case) -> list[str]:
-    """Parameters of a model that came during the run, and has been trained for long without them."""
+    """Return the parameters of a model that was made during the run and has been trained for long without them."""
     versions = case.run.versions(ParamsFact)
     if len(versions) < 2 or case.run.steps - versions[-1][0] < LASTING:
         return []
@@ -93,7 +95,7 @@ def _of_a_later_model(case: Case) -> list[str]:
 
 
 def _of_the_loss(case: Case) -> Finding | None:
-    """Weigh weights of a module beside the model, such as a loss with centres, proxies or a temperature of its own."""
+    """Weigh weights of a module beside the model, such as a loss with its own centres, proxies or temperature."""
     fact = case.run.known(HiddenFact)
     held = fact.weights if fact is not None else ()
     weights = [w for w in held if w.how == "model" and not w.moved and w.seen >= 2]
@@ -118,7 +120,7 @@ def _of_the_loss(case: Case) -> Finding | None:
 
 
 def grouped(case: Case, names: list[str]) -> str:
-    """Name whole layers where all of their parameters are meant: ``rnn, fc.bias``."""
+    """Write names of parameters, or the name of a layer if all of its parameters are among them: ``rnn, fc.bias``."""
     said: list[str] = []
     for name in names:
         layer = case.layout.by_path.get(owner(name))
@@ -133,7 +135,7 @@ def movement(case: Case, names: list[str]) -> bool | None:
     for row in case.layout.rows("param"):
         if case.layout.sites[row].label not in names:
             continue
-        # Of a large weight each step reads another sample, whose statistics differ though nothing moves.
+        # Of a large weight each step reads another sample, so its statistics differ without any movement.
         counts, total = case.run.series(row, "count").values, case.run.series(row, "total").values
         series = [case.run.series(row, name).values for name in ("rms", "mean")]
         usable = (counts == total) & np.isfinite(series[0]) & np.isfinite(series[1])
@@ -147,7 +149,7 @@ def movement(case: Case, names: list[str]) -> bool | None:
 
 
 def left_out_first(case: Case, names: list[str]) -> bool:
-    """Return True if the left-out parameters are all of a first part of the network, and the rest is trained."""
+    """Return True if the left-out parameters are the first part of the network, before all other layers."""
     chosen = {owner(name) for name in names}
     depths = [case.depth(layer.path) for layer in case.ordered if layer.params and layer.path not in chosen]
     deepest = max(case.depth(path) for path in chosen)

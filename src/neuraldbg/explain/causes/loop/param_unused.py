@@ -35,17 +35,18 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 SPARE = re.compile(r"pooler|aux|target|teacher|ema|momentum|shadow|mask_token|unused", re.IGNORECASE)
-"""Names of parts that models commonly carry without using them in every task."""
+"""Pattern of the names of parts that models have without using them in every task."""
 
 
 def judge(case: Case) -> Finding | None:
     """Weigh the parameters that never got a gradient."""
     names = [name for name in case.standing("no_grad") if not _had_gradient(case, name)]
     names = [name for name in names if not _idle_model(case, name, names)]
-    lost = cut_off(case)  # a cut that is known says more
+    lost = cut_off(case)  # a known cut is a more specific cause
     names = [name for name in names if owner(name) not in lost]
     if not names or dry(case) is not None:
         return None
+    # Layers that were never called are surely unused; the others may be cut off from the loss.
     uncalled = set(case.standing("uncalled"))
     never = [name for name in names if name in uncalled]
     weigh = Weighing()
@@ -77,7 +78,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def _had_gradient(case: Case, name: str) -> bool:
-    """Return True if the record holds a gradient of that parameter."""
+    """Return True if the record has a gradient of a parameter."""
     for row in case.layout.rows("param_grad", owner(name)):
         if case.layout.sites[row].label == name and len(case.run.series(row, "rms")):
             return True
@@ -85,9 +86,7 @@ def _had_gradient(case: Case, name: str) -> bool:
 
 
 def _idle_model(case: Case, name: str, names: list[str]) -> bool:
-    """Return True if the parameter belongs to a model none of whose parameters gets a gradient, while another one
-    trains.
-    """
+    """Return True if a parameter belongs to a model without any gradient or trained parameter, beside another model."""
     layer = case.layout.by_path.get(owner(name))
     if layer is None or len({other.model for other in case.layout.layers}) < 2:
         return False

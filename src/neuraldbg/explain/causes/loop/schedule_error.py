@@ -41,22 +41,23 @@ if TYPE_CHECKING:
 
 Facts: TypeAlias = tuple[ScheduleFact, ...]
 DEAD = 1e-4
-"""Share of its peak below which a learning rate moves nothing any more."""
+"""Share of its peak below which a learning rate no longer changes the weights."""
 DEAD_SHARE = 0.2
-"""Share of the run that is spent so from which it is no end of a schedule. A cosine spends 0.6% there, a line 0.01%."""
+"""Share of the run below ``DEAD`` from which it is not just the end of a schedule. A cosine has 0.6% there, a line
+0.01%."""
 DEAD_STEPS = 10
 STUCK_LOW = 0.05
-"""Share of the intended learning rate that a warm-up never left."""
+"""Largest share of the intended learning rate that a warm-up reaches without having started."""
 STEPS = 20
 RARELY = 5
-"""Optimizer steps to one of the scheduler from which it is stepped once an epoch."""
+"""Optimizer steps for one step of the scheduler, from which it is stepped once an epoch."""
 SHORT_CYCLE = 100
-"""Steps of half a cosine that nobody chooses in batches."""
+"""Half period of a cosine in steps, below which it was not meant in batches."""
 TOLD, FALLS = 6, 0.7
-"""Numbers that a scheduler must have been told, and the share of them that fell."""
+"""Least number of values that a scheduler got, and least share of them that fell."""
 DECAYING = ("StepLR", "MultiStepLR", "ExponentialLR")
 FAST = 0.02
-"""Share of the learning rate that must be gone within the first of several epochs."""
+"""Share of the learning rate left after the first of several epochs, below which the decay was too fast."""
 PER_EPOCH = (
     "for epoch in range(epochs):\n    for x, y in loader:\n        ...\n        optimizer.step()\n    scheduler.step()"
 )
@@ -64,7 +65,7 @@ PER_BATCH = "for x, y in loader:\n    ...\n    optimizer.step()\n    scheduler.s
 
 
 def judge(case: Case) -> Finding | None:
-    """Return the strongest of the ways in which a schedule goes wrong."""
+    """Weigh each way in which a schedule can be wrong; return the clearest finding."""
     found = [ended for ended in (_past_its_end(case), *(_rate(case, stream) for stream in case.run.streams)) if ended]
     facts = case.run.known_each(ScheduleFact)
     ways: tuple[Callable[[Case, ScheduleFact, Facts], Finding | None], ...] = (
@@ -97,7 +98,7 @@ def _past_its_end(case: Case) -> Finding | None:
 
 
 def _rate(case: Case, stream: int) -> Finding | None:
-    """Judge the learning rate itself: negative, or as good as 0 for a good part of the run."""
+    """Weigh a learning rate that is negative, or practically 0 for a large part of the run."""
     lr = rates(case, stream)
     if len(lr) < 2 * DEAD_STEPS:
         return None
@@ -110,6 +111,7 @@ def _rate(case: Case, stream: int) -> Finding | None:
             case, weigh, f"schedule that runs past its end: the learning rate is {number(float(lr.values.min()))}",
             Remedy("Keep the factor at 0 or above.", "factor = max(0.0, 1 - step / total_steps)"), first,
         )  # fmt: skip
+    # A schedule may end near 0; only a long rest of the run at that level was not intended.
     peak = float(lr.values.max())
     alive = np.flatnonzero(lr.values > DEAD * peak)
     if not peak > 0 or not len(alive):
@@ -138,7 +140,7 @@ def _rate(case: Case, stream: int) -> Finding | None:
 
 
 def _wrong_way(case: Case, fact: ScheduleFact, _: Facts) -> Finding | None:
-    """A scheduler that waits for a falling number to rise, as for an accuracy, and is told a loss."""
+    """Weigh a ReduceLROnPlateau that expects a rising number, such as an accuracy, and gets a falling one, a loss."""
     waits = fact.waits
     if waits is None or waits.mode != "max" or not waits.cuts:
         return None
@@ -187,7 +189,7 @@ def _each_step(fact: ScheduleFact) -> bool:
 
 
 def _cosine_turns(case: Case, fact: ScheduleFact, _: Facts) -> Finding | None:
-    """A cosine stepped per batch whose half period is an epoch count: the rate swings up and down."""
+    """Weigh a cosine that is stepped per batch with a half period in epochs: the learning rate swings up and down."""
     half, position, epoch = _setting(fact, "T_max"), fact.position or 0.0, fact.pass_steps
     if fact.type != "CosineAnnealingLR" or half <= 0 or position < 2 * half or not _each_step(fact):
         return None
@@ -195,6 +197,7 @@ def _cosine_turns(case: Case, fact: ScheduleFact, _: Facts) -> Finding | None:
         return None  # all within one pass: there is no other unit
     if half >= (epoch or SHORT_CYCLE):
         return None
+    # Without a known epoch only the short period is evidence: a few restarts may be intended.
     weigh, turns = Weighing(), int(position // (2 * half))
     weigh.speaks(
         f"the cosine has a half period of T_max={number(half)} and was stepped {fact.steps} times, once a batch, so "
@@ -213,7 +216,7 @@ def _cosine_turns(case: Case, fact: ScheduleFact, _: Facts) -> Finding | None:
 
 
 def _decays_at_once(case: Case, fact: ScheduleFact, _: Facts) -> Finding | None:
-    """A decay per epoch that is stepped per batch: nearly all of the rate is gone within the first of many epochs."""
+    """Weigh a decay per epoch that is stepped per batch: nearly all of the learning rate is gone in the first epoch."""
     epoch, passes = fact.pass_steps, fact.passes
     if fact.type not in DECAYING or not _each_step(fact) or passes < 2 or fact.stream is None:
         return None
@@ -239,13 +242,13 @@ def _intended(fact: ScheduleFact) -> float:
 
 
 def _low(case: Case, fact: ScheduleFact) -> float:
-    """Return the highest learning rate as a share of the one that was meant; NaN if unknown."""
+    """Return the highest learning rate as a share of the intended one; NaN if unknown."""
     lr, meant = rates(case, fact.stream).values, _intended(fact)
     return float(lr.max() / meant) if len(lr) and meant > 0 else float("nan")
 
 
 def _never_gets_going(case: Case, fact: ScheduleFact, _: Facts) -> Finding | None:
-    """Settings in batches, stepped once an epoch."""
+    """Weigh a schedule with settings in batches that is stepped once an epoch."""
     steps, taken = fact.steps, fact.optimizer_steps
     if not steps or taken < STEPS or steps * RARELY > taken or not completed(case):
         return None

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh pairs that began equal, or are declared to be tied."""
+    """Weigh the clearest pair of weights that are trained apart and were tied, began equal or are declared as tied."""
     fact = case.run.known(TiesFact)
     pairs = [p for p in fact.pairs if not p.equal and all(p.trained)] if fact is not None else []
     pairs.sort(key=lambda pair: (not pair.untied, not pair.started_equal, not pair.declared))
@@ -51,6 +51,7 @@ def judge(case: Case) -> Finding | None:
 def _weigh(pair: WeightPair) -> Finding:
     a, b, turned = pair.a, pair.b, " transposed" if pair.transposed else ""
     weigh = Weighing()
+    # The surest sign first: one parameter that became two, equal values at the start, a switch in the configuration.
     if pair.untied:
         weigh.speaks(f"they were one parameter until {pair.untied} gave them tensors of their own", 6.0)
         weigh.speaks("nothing tied them again before they were trained", 0.5)
@@ -60,12 +61,12 @@ def _weigh(pair: WeightPair) -> Finding:
         apart = f"they have drifted apart by {percent(pair.distance)} of their size"
         weigh.speaks(apart, 0.7, round(pair.distance, 6), 0.0)
         if pair.transposed and not pair.declared:
-            # Sparse autoencoders begin like this by design: equal at the start is no promise to stay so.
+            # Sparse autoencoders begin like this by design, and need not stay equal.
             weigh.against(
                 "a decoder may begin as the transpose of its encoder on purpose; nothing says they are tied", 4.0
             )
     if pair.declared:
-        # Libraries set such a switch by default, so alone it says little.
+        # Libraries set such a switch by default, so alone it is weak evidence.
         named = not pair.declared.startswith("config")
         weight = 3.3 if named or pair.started_equal else 2.2
         weigh.speaks(f"{pair.declared} is True", weight, pair.declared)

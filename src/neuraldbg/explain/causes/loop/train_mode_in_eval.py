@@ -41,22 +41,22 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 RARE = 0.5
-"""Share of the steps before which there is a validation, at most; more often, such passes are part of the training."""
+"""Largest number of validations for one step; more of such passes are part of the training."""
 
 _ALWAYS = re.compile(r"dropout\w*\(.*,true\b")
-"""``F.dropout(x, p, True)``, written with a place in the place of a name."""
+"""Pattern of ``F.dropout(x, p, True)``, where ``training`` is a positional argument."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the evaluations of each trained model."""
+    """Weigh the evaluations of each trained model, then dropout that ignores the mode."""
     if len(case.run.streams) > 1:
-        return None  # several players: passes without gradients serve the others
+        return None  # several optimizers: passes without gradients are part of the training of the others
     found = [finding for seen in case.run.known_each(EvaluationModesFact) if (finding := _weigh(seen)) is not None]
     return max(found, key=lambda finding: finding.log_odds) if found else _functional(case)
 
 
 def _functional(case: Case) -> Finding | None:
-    """Weigh dropout that does not look at the mode, in a model that is evaluated in evaluation mode."""
+    """Weigh dropout that ignores the mode, in a model that is evaluated in evaluation mode."""
     found = agreed(case, EvalRandom, lambda one: one.random)
     if found is None:
         return None
@@ -86,9 +86,7 @@ def _functional(case: Case) -> Finding | None:
 
 
 def _forgets_mode(call: str) -> bool:
-    """Return True if a statement applies dropout without a word about the mode: neither ``training``
-    nor a fixed True.
-    """
+    """Return True if a statement applies dropout and mentions neither ``training`` nor a fixed True."""
     text = call.replace(" ", "").lower()
     return "dropout" in text and "training" not in text and not _ALWAYS.search(text)
 
@@ -105,6 +103,7 @@ def _weigh(seen: EvaluationModesFact) -> Finding | None:
         .replace("passs", "passes"),
         weight, seen.train_bursts, 0,
     )  # fmt: skip
+    # A program that also evaluates in evaluation mode knows the switch, so these passes may be intended.
     if seen.eval_bursts:
         weigh.against(f"{plural(seen.eval_bursts, 'evaluation')} ran in evaluation mode", 4.0, seen.eval_bursts)
     else:
@@ -127,7 +126,7 @@ def _weigh(seen: EvaluationModesFact) -> Finding | None:
 
 
 def _strength(seen: EvaluationModesFact) -> float:
-    """Return how clearly the passes are a validation; 0 for what else they may be."""
+    """Return the weight of the evidence that the passes are a validation; 0 if they may be something else."""
     if seen.repeated * 2 >= seen.passes and not seen.same:
         return 0.0  # Monte Carlo dropout
     rare = seen.train_bursts <= RARE * max(seen.steps, 1)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.facts.hidden import HiddenWeight
 
 READINGS = 2
-"""Steps in which a weight must have been met: a tensor that lives for one step is no weight."""
+"""Least number of steps in which a weight must have been seen: a tensor that lives for one step is no weight."""
 WHERE = {
     "list": "a plain list", "tuple": "a tuple", "dict": "a plain dictionary", "set": "a set",
     "object": "an object that is no nn.Module", "tensor": "a plain attribute", "result": "a plain attribute",
@@ -47,7 +47,7 @@ WHERE = {
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh weights that the graph reaches and no module has registered."""
+    """Weigh weights that the graph of the loss reaches and no module has registered."""
     fact = case.run.known(HiddenFact)
     weights = [w for w in fact.weights if _guilty(w)] if fact is not None else []
     if not weights:
@@ -78,7 +78,7 @@ def judge(case: Case) -> Finding | None:
 def _guilty(weight: HiddenWeight) -> bool:
     if weight.how == "model" or weight.moved or weight.seen < READINGS or MEANT.search(weight.layer):
         return False
-    # `self.vgg = [vgg]`: a known way of keeping a fixed network of the loss out of the model's parameters
+    # `self.vgg = [vgg]` is a known way to keep a fixed network of the loss out of the model's parameters.
     return not (weight.lone and weight.feeds == ("loss",))
 
 

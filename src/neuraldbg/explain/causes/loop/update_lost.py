@@ -38,17 +38,18 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 STEPS = 8
-"""Steps with a gradient that are needed."""
+"""Least number of steps with a gradient."""
 ROUNDING = 1e-6
 """Step relative to the weight below which float32 (2**-24) may round it away."""
 ALWAYS = 0.9
-"""Share of the steps that must begin on the values of the step before."""
+"""Least share of the steps that begin with the values of the step before."""
 MOST = 0.5
-"""Share of all tensors from which it is no matter of a layer."""
+"""Share of all tensors from which the fault does not belong to one layer."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Look for weights that do not move in the step, then for such that are put back after it."""
+    """Weigh weights that do not change in a step, then weights that are reset after each step."""
+    # Frozen or left-out weights, rows of embeddings that no batch uses, and 16-bit weights stay for other reasons.
     still, back, seen = [], [], 0
     skipped = {name for _, params in case.run.versions(ParamsFact)
                for name in (*params.zero_lr, *params.not_in_optimizer, *params.frozen)}  # fmt: skip
@@ -78,7 +79,7 @@ def _row(case: Case, kind: str, module: str, name: str) -> int | None:
 
 
 def _course(case: Case, param: int, grad: int, update: int) -> str:
-    """Say what became of a weight: ``moves``, ``still``, ``back`` (put back after each step) or ``unknown``."""
+    """Classify a weight: ``moves``, ``still``, ``back`` (reset after each step) or ``unknown``."""
     history = case.history
     if update >= history.sites:
         return "unknown"
@@ -88,20 +89,21 @@ def _course(case: Case, param: int, grad: int, update: int) -> str:
     lr = history.scalars.get("lr")
     rate = np.full(len(history), np.nan)[whole] if lr is None else lr[whole]
     had = (count > 0) & (gradient > 0) & np.isfinite(gradient) & np.isfinite(weight)
-    # What Adam divides by is the gradient's own size plus eps: where eps is the larger, hardly anything is left of it.
+    # Adam divides by the gradient's own size plus eps: where eps is larger, the step is far below the learning rate.
     size = rate * gradient / (gradient + _eps(case)) if case.adaptive else rate * gradient
     had &= size > ROUNDING * np.maximum(weight, 1e-12)
     if had.sum() < STEPS:
         return "unknown"
+    # A sample that does not move proves nothing, so one step must have read every element.
     if not (moved[count > 0] > 0).any():
         total = history.stat(update, "total")[whole]
-        return "still" if (count[had] >= total[had]).any() else "unknown"  # a sample may miss what moved
+        return "still" if (count[had] >= total[had]).any() else "unknown"
     steps = had & (moved > ROUNDING * weight)
     if steps.sum() < STEPS or steps.sum() < 0.8 * had.sum():
         return "moves"
     stats = [history.stat(param, name)[whole][steps] for name in ("mean", "rms", "min", "max")]
     same = np.all([values[1:] == values[:-1] for values in stats], axis=0)
-    return "back" if same.mean() >= ALWAYS else "moves"  # what it is put back to may be renewed now and then
+    return "back" if same.mean() >= ALWAYS else "moves"  # the values to which it is reset may change at times
 
 
 def _eps(case: Case) -> float:

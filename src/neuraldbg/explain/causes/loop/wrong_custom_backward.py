@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 WRONG = 0.01
-"""Relative error from which a gradient is wrong: that of the finite differences is a million times smaller."""
+"""Relative error from which a gradient is wrong; the error of the finite differences is a million times smaller."""
 GROSS = 0.1
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the Function with the largest error."""
+    """Weigh the custom Function whose gradient has the largest error."""
     wrong = [fact for _, fact in case.run.versions(FunctionsFact) if fact.judged and fact.error >= WRONG]
     return _weigh(max(wrong, key=lambda fact: fact.error)) if wrong else None
 

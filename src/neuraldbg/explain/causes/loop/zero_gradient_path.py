@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 FAR = 17.0
 """Size from which 1 - sigmoid(x) is below the resolution of 32-bit numbers: log(2**24) is 16.6."""
 STEPS = 10
-"""Steps in all of which the gradients must be exactly zero."""
+"""Least number of steps in which the gradients must all be exactly zero."""
 FLAT = frozenset({"round", "floor", "ceil", "sign", "sgn", "trunc", "fix"})
 """Operations whose gradient is zero for every input."""
 CLAMPS = frozenset({"clamp", "clampmin", "clampmax", "hardtanh", "relu6", "hardsigmoid"})
@@ -51,13 +51,13 @@ RECTIFIERS = frozenset({"relu", "threshold", "ReLU", "Threshold"})
 
 
 class Way(NamedTuple):
-    """A way from a starved layer to the next place that has a gradient."""
+    """A path from a layer without gradient to the next layer with parameters, or to the loss."""
 
     source: str
     target: str
-    """A layer, or "loss"."""
+    """Path of a layer, or "loss"."""
     ops: tuple[str, ...]
-    """Operations and types of layers without parameters on the way."""
+    """Operations on the path, and types of layers without parameters."""
 
 
 def judge(case: Case) -> Finding | None:
@@ -77,7 +77,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def _far_out(case: Case) -> Finding | None:
-    """A parameter beside others of its layer that are trained, whose values lie where a sigmoid or tanh is flat."""
+    """Weigh a parameter without gradient, beside trained ones, at values where sigmoid and tanh are flat."""
     for row in case.layout.rows("param_grad"):
         site = case.layout.sites[row]
         size, zeros, count = (case.run.series(row, name).values for name in ("rms", "zeros", "count"))
@@ -115,7 +115,7 @@ def _weigh_far(case: Case, site: Site, value: float) -> Finding:
 
 
 def _starved(case: Case) -> tuple[set[str], set[str]]:
-    """Layers whose gradients are set and exactly zero in all steps, and layers with a gradient."""
+    """Return the layers whose gradients are set and exactly zero in all steps, and those with a gradient."""
     zero: dict[str, bool] = {}
     for row in case.layout.rows("param_grad"):
         site = case.layout.sites[row]
@@ -132,14 +132,14 @@ def _starved(case: Case) -> tuple[set[str], set[str]]:
 
 
 def _alive(case: Case, layer: str) -> bool:
-    """Return True if the layer's output is not zero: an empty or dead one has no gradient for other reasons."""
+    """Return True if a layer's output is not zero: an empty or dead layer has no gradient for other reasons."""
     rows = case.layout.rows("activation", layer)
     sizes = [case.run.series(row, "rms").finite().values for row in rows]
     return any(len(values) and float(values.max()) > 0 for values in sizes)
 
 
 def _ways(case: Case, layer: str, starved: set[str]) -> list[Way]:
-    """Follow the data flow from a layer over those without parameters."""
+    """Return the paths from a layer along the data flow, through layers without parameters."""
     found: list[Way] = []
     queue: list[tuple[str, tuple[str, ...]]] = [(layer, ())]
     seen = {layer}
@@ -159,7 +159,7 @@ def _ways(case: Case, layer: str, starved: set[str]) -> list[Way]:
 
 
 def _constant(target: Layer | None) -> tuple[str, ...]:
-    """A normalisation over one element is a constant."""
+    """Return the name of a normalisation over one element, whose output is a constant; else nothing."""
     if target is not None and target.type == "LayerNorm" and target.settings.get("normalized_shape") == "1":
         return ("layer norm over one feature",)
     return ()
@@ -197,7 +197,8 @@ def _weigh(case: Case, layer: str, ways: list[Way], starved: set[str]) -> Findin
 def _culprit(
     case: Case, layer: str, ops: list[str], starved: set[str], *, inside: bool
 ) -> tuple[str | None, float, str]:
-    """Return what stands between, how clearly it explains the zeros, and why it does."""
+    """Return the operation that explains the zeros (None if there is none), the weight of that, and the reason."""
+    # Operations whose gradient is zero for any input are proof.
     flat = next((op for op in ops if op in FLAT), None)
     if flat is not None:
         return f"a {flat}", 5.5, "its gradient is zero for every input"
@@ -210,6 +211,7 @@ def _culprit(
     if attention is not None and inside:
         what = "a softmax" if attention in SOFTMAX else "an attention"
         return what, 2.0, "over a single element, or where it is saturated, it does not depend on its input"
+    # A clamp or a factor is zero only for some inputs: all layers before it must be without a gradient, too.
     before = _before(case, layer)
     if not before <= starved or not _loss_is_not_zero(case):
         return None, 0.0, ""  # a loss that is weighted with zero starves its own head only
@@ -222,7 +224,7 @@ def _culprit(
 
 
 def _before(case: Case, layer: str) -> set[str]:
-    """Layers with parameters from which data flows to a layer."""
+    """Return the layers with parameters from which data flows to a layer."""
     found: set[str] = set()
     queue = [layer]
     while queue:

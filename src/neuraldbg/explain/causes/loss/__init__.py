@@ -1,1 +1,1 @@
-"""Causes in what is optimised: the loss is not what is meant."""
+"""Causes in the loss: it does not compute the intended quantity, or gets the wrong outputs or targets."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.facts.loss import LossTerm
 
 POSITIVE, NEGATIVE = math.log1p(math.exp(-1.0)), math.log(2.0)
-"""Lowest loss of a positive (score 1) and of a negative (score 0) when scores lie in [0, 1]."""
+"""Lowest loss of a positive (score 1) and of a negative (score 0) if scores lie in [0, 1]."""
 
 
 def judge(case: Case) -> Finding | None:
@@ -56,6 +56,7 @@ def _weigh(case: Case, term: LossTerm, name: str) -> Finding:
         )
     else:
         weigh.speaks(f"a sigmoid stands on a {name} under the binary cross entropy", 5.0, name)
+    # Values and floor confirm the graph: probabilities as logits keep the loss above a floor.
     given = term.input
     if logits and given is not None and given.min is not None and given.max is not None:
         if given.min >= 0 and given.max <= 1:

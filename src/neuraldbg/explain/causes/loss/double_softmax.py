@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 
 def floor(classes: int) -> float:
-    """Return the lowest mean cross entropy that probabilities as scores allow: ln(1 + (C - 1) / e).
+    """Return the lowest mean cross entropy with probabilities as scores: ln(1 + (C - 1) / e).
 
-    The best a row of probabilities can do is 1 at the right class: -ln(e / (e + C - 1)).
+    The best row of probabilities has 1 at the right class: -ln(e / (e + C - 1)).
     """
     return math.log1p((classes - 1) / math.e)
 
@@ -57,6 +57,7 @@ def _weigh(case: Case, term: LossTerm) -> Finding | None:
         return None
     weigh = Weighing()
     weigh.speaks("a softmax lies directly under the cross entropy in the graph of the loss", 4.0, "softmax")
+    # The values themselves confirm the graph.
     if term.softmax_axis_last is False:
         weigh.speaks("every number given to the cross entropy lies in [0, 1]", 2.5, "probabilities")
     elif term.normalised:
@@ -65,6 +66,7 @@ def _weigh(case: Case, term: LossTerm) -> Finding | None:
         weigh.against("the rows given to the cross entropy do not sum to 1", 3.0, "not probabilities")
     if term.classes > 1 and term.reduction == "mean" and len(case.terms) == 1 and len(case.loss):
         _floor(case, weigh, floor(term.classes), term.classes)
+    # A softmax module of its own is named as the layer to remove.
     layer = term.layer
     extra = targets.applied_by(case, term, "softmax")
     told = f"Take out {extra!r}, a softmax" if extra != layer else "Pass the raw scores to the loss"
@@ -82,7 +84,7 @@ def _weigh(case: Case, term: LossTerm) -> Finding | None:
 
 
 def sits_under(term: LossTerm) -> bool:
-    """Return True if a softmax lies directly under the loss: a logarithm or a scale between them undoes the harm."""
+    """Return True if a softmax is the last operation before the loss: a logarithm or a scale after it undoes the harm."""
     return term.chain[:1] == ("softmax",)
 
 

@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.facts.targets import TargetsFact
 
 BATCHES, SAMPLES = 5, 50
-"""Batches and labels below which a run has not shown what its labels are."""
+"""Least numbers of batches and of labels that show what the labels of a run are."""
 TINY = 0.1
-"""Share of the declared classes below which those that occur are few."""
+"""Largest share of the declared classes that counts as few."""
 MANY = 20
-"""Labels per declared class that would have shown every class."""
+"""Labels for each declared class, after which every class should have occurred."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the labels of each loss that is given its labels."""
+    """Weigh the labels of each supervised loss."""
     for slot in targets.slots(case):
         term = targets.supervised(case, slot)
         if term is None or slot.batches < BATCHES or slot.samples < SAMPLES:
@@ -70,7 +70,7 @@ def _numbers(case: Case, slot: TargetsFact, term: LossTerm) -> Finding | None:
     only = slot.min
     if only is None or only != slot.max:
         return None
-    # A slot holds samples of large targets; the graph of the loss was read with more of them.
+    # The TARGETS fact has samples of large targets; the readings of the loss graph have more of them.
     read = [t.target for t in targets.alike(case, term)]
     if any(target is None or target.min != only or target.max != only for target in read):
         return None

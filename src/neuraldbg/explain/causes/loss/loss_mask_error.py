@@ -44,7 +44,7 @@ KINDS = 4
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh padding and masks of each loss."""
+    """Weigh padding that counts, masks that leave nothing, and ignored labels of each loss."""
     for slot in targets.slots(case):
         found = _padding(case, slot) or _nothing_left(case, slot) or _real_label(case, slot)
         if found is not None:
@@ -68,6 +68,7 @@ def _padding(case: Case, slot: TargetsFact) -> Finding | None:
             Remedy("Turn the mask round.", f"mask = (target != {pad}).float()"),
             layer=layer, step=0, failure="learning of padding",
         )  # fmt: skip
+    # Without a mask, padding counts unless the loss ignores its id.
     if share < SOME or pad is None:
         return None
     weigh.speaks(
@@ -84,7 +85,7 @@ def _padding(case: Case, slot: TargetsFact) -> Finding | None:
 
 
 def _real_label(case: Case, slot: TargetsFact) -> Finding | None:
-    """A class that the loss ignores because padding was given its id."""
+    """Weigh a class that the loss ignores because padding has its id."""
     tokens, ignore = slot.tokens, slot.ignore
     if tokens is None:
         return None
@@ -108,7 +109,7 @@ def _real_label(case: Case, slot: TargetsFact) -> Finding | None:
 
 
 def _nothing_left(case: Case, slot: TargetsFact) -> Finding | None:
-    """A mask of nothing but zeros."""
+    """Weigh a mask of only zeros."""
     values = case.loss.finite.values
     if slot.mask_zeros != 1.0 or not len(values) or not (values == 0).mean() > 0.9:
         return None

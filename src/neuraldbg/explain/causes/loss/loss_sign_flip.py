@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 WORSE = 1.5
-"""How many times the size of the loss must grow to show that the fit gets worse."""
+"""Least factor by which the loss must grow to show that the fit gets worse."""
 FEW = 5
 
 
@@ -48,7 +48,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def _divergence(case: Case) -> Finding | None:
-    """The divergence of a variational autoencoder, which is to be small, made large."""
+    """Weigh the divergence of a variational autoencoder that is maximised instead of minimised."""
     signs = [loss.gaussian_kl for _, loss in case.run.versions(LossFact)]
     values = case.loss.finite.values
     if not signs or any(sign != -1 for sign in signs) or not case.alone or len(values) < FEW:
@@ -72,13 +72,13 @@ def _divergence(case: Case) -> Finding | None:
 
 
 def _only_term(case: Case) -> Finding | None:
-    """The only term of the loss."""
+    """Weigh the sign of the only term of the loss."""
     if len(case.terms) != 1 or not case.alone or (case.optimizer is not None and case.optimizer.owned == 0):
         return None
     term, slots = case.terms[0], targets.slots(case)
     if any(not slot.single or not slot.alone for slot in slots):
         return None
-    # A term that was ever minimised, as where steps alternate, is negated on purpose.
+    # A term that is minimised in some readings, as where steps alternate, is negated on purpose.
     signs = {t.sign for _, t in targets.readings(case)}
     maximised = any(slot.maximised for slot in slots)
     if signs != ({1} if maximised else {-1}):
@@ -99,6 +99,7 @@ def _weigh(case: Case, term: LossTerm, maximised: bool) -> Finding | None:
                      "log-likelihood")  # fmt: skip
     else:
         weigh.speaks(f"the only term of the loss ({kind}) enters with a minus", 4.0, "minus")
+    # A wrong sign makes the fit worse; a fit that stays or improves contradicts it.
     grown = direction * last - direction * initial
     scale = max(abs(initial), 1e-12)
     course = f"the loss went from {number(initial)} to {case.loss.ending}"
@@ -108,6 +109,7 @@ def _weigh(case: Case, term: LossTerm, maximised: bool) -> Finding | None:
         weigh.against(f"the fit did not get worse: {course}", 4.0, last)
     else:
         weigh.speaks(course, 0.5, last, initial)
+    # Unlearning maximises a loss on purpose, and begins with a trained model.
     guess = guessing_loss(case)
     if abs(initial) < 0.5 * guess:
         weigh.against(

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 CROSS_ENTROPY = "loss = torch.nn.functional.cross_entropy(scores, target.long())  # scores: (N, classes)"
 BCE = "loss = torch.nn.functional.binary_cross_entropy_with_logits(scores, target.float())"
 ORDERED = 0.3
-"""Correlation of the distance of numbers with that of their inputs below which they are in no order."""
+"""Correlation between distances of numbers and distances of their inputs, below which the numbers have no order."""
 TOLD = 10.0
-"""Standard deviations of shuffled targets above which inputs tell them well."""
+"""Standard deviations of shuffled targets above which inputs predict the targets well."""
 BY_HAND = ["neg", "sum", "mul", "logsoftmax"]
 
 
@@ -62,16 +62,14 @@ def judge(case: Case) -> Finding | None:
 
 
 def class_ids(slot: TargetsFact, least: int = 3) -> int:
-    """Return how many class ids 0, 1, ... the targets hold, without a gap; 0 if they are something else."""
+    """Return the number of class ids 0, 1, ... among the targets, without a gap; 0 if they are something else."""
     if not slot.integral or len(slot.values) < least or slot.min != 0:
         return 0
     return len(slot.values) if slot.max == len(slot.values) - 1 else 0
 
 
 def one_each(term: LossTerm | None) -> bool:
-    """Return True if a target is one number for each sample (or pixel): rows of several numbers hold amounts, and no
-    ids.
-    """
+    """Return True if a target is one number for each sample or pixel: rows of several numbers are amounts, not ids."""
     shape = term.target_shape if term is not None else ()
     return len(shape) != 2 or shape[1] == 1
 
@@ -89,6 +87,7 @@ def _finish(weigh: Weighing, term: LossTerm, sentence: str, text: str, code: str
 def _ids_for_numbers(case: Case, slot: TargetsFact, term: LossTerm) -> Finding | None:
     if term.kind not in targets.REGRESSION:
         return None
+    # One score per class against one column of ids is proof; a single output needs signs that its numbers are names.
     shapes, classes, weigh = term.operand_shapes, class_ids(slot), Weighing()
     width = term.input_shape[-1] if len(term.input_shape) > 1 else 1  # a single output, squeezed
     column = len(shapes) > 1 and len(shapes[0]) == len(shapes[1]) == 2 and shapes[1][-1] == 1 < shapes[0][-1]
@@ -125,13 +124,13 @@ def _ids_for_numbers(case: Case, slot: TargetsFact, term: LossTerm) -> Finding |
 
 
 def _unordered(slot: TargetsFact) -> bool:
-    """Return True if inputs tell the numbers, and near numbers have no nearer inputs than distant ones."""
+    """Return True if inputs predict the numbers, and near numbers have no nearer inputs than distant ones."""
     fit = slot.fit
     return fit is not None and fit.z > TOLD and fit.ordinal is not None and fit.ordinal < ORDERED
 
 
 def even(slot: TargetsFact) -> bool:
-    """Return True if all values are about equally frequent, within a factor of 1.5."""
+    """Return True if all values are equally frequent within a factor of 1.5."""
     counts = list(slot.values.values())
     return bool(counts) and max(counts) <= 1.5 * min(counts)
 
@@ -152,7 +151,7 @@ def _ids_for_binary(slot: TargetsFact, term: LossTerm) -> Finding | None:
 
 
 def _several_at_once(case: Case, term: LossTerm) -> Finding | None:
-    """Rows of several ones in a cross entropy: an average over all of them, as ``F.cross_entropy`` takes it."""
+    """Weigh target rows with several ones in a cross entropy that is averaged over all rows, as ``F.cross_entropy``."""
     soft = term.soft_target
     ops = [op for op in case.loss_ops if op != "div"]
     if soft is None or not soft.binary or not soft.many > 0.2 or ops[:4] != BY_HAND or len(case.terms) != 1:

@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.facts.loss import LossTerm, ProbabilityMass
 
 NEAR = 0.02
-"""How far a sum may be from 1: 16-bit numbers and a small constant under a logarithm."""
+"""Largest distance of a sum from 1, for 16-bit numbers and a small constant under a logarithm."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh each loss that takes log-probabilities."""
+    """Weigh each term of the loss that expects log-probabilities."""
     for term in case.terms:
         if term.kind in ("nll", "cross_entropy", "kl_div") and not term.soft:
             found = _weigh(case, term)
@@ -53,16 +53,17 @@ def judge(case: Case) -> Finding | None:
 
 
 def _finite(mass: ProbabilityMass) -> bool:
-    """Return True if it is of scores that had not become NaN or infinite: those sum to nothing, whatever they are."""
+    """Return True if all sums are finite: those of NaN or infinite scores show nothing."""
     return all(map(math.isfinite, (mass.low, mass.high, mass.top)))
 
 
 def _ones(low: float | None, high: float | None) -> bool:
-    """Return True if the smallest and the largest sum of a kind are 1 within ``NEAR``."""
+    """Return True if the smallest and the largest sum are 1 within ``NEAR``."""
     return low is not None and high is not None and abs(low - 1) < NEAR and abs(high - 1) < NEAR
 
 
 def _weigh(case: Case, term: LossTerm) -> Finding | None:
+    # The sums of a row's values and exponentials tell log-probabilities, probabilities and scores apart.
     masses = [t.mass for t in targets.alike(case, term) if t.mass is not None and _finite(t.mass)]
     weigh, kind, what = Weighing(), term.kind, ""
     if not masses:
@@ -80,6 +81,7 @@ def _weigh(case: Case, term: LossTerm) -> Finding | None:
         weigh.speaks("the exponentials sum to 1 over the batch and not over the classes", 8.0, "dim=0")
     else:
         what = _scores(masses, weigh)
+    # Values that were log-probabilities and were changed on purpose, and a loss that shows the fault directly.
     if "logsoftmax" in term.chain and what != "probabilities":
         weigh.against("a log-softmax stands below, and what follows it may be meant", 3.5, "logsoftmax")
     if case.loss.last < 0 and term.sign in (None, 1):

@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
 RANGE = {"sigmoid": "0 to 1", "softmax": "0 to 1", "tanh": "-1 to 1", "relu": "0 and above"}
 SPAN = {"sigmoid": 1.0, "tanh": 2.0}
-"""Largest difference between two scores behind a bounded activation."""
+"""Largest difference between two scores after a bounded activation."""
 SOME, MUCH = 0.05, 0.2
-"""Shares of targets out of reach that are worth a word, and that no fit survives."""
+"""Shares of targets out of range: the least that is evidence, and the least that makes a fit impossible."""
 BCE_INPUT = ("all elements of input should be between 0 and 1", "input_val >= zero && input_val <= one")
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the operation under each term."""
+    """Weigh a crash of BCELoss, then the last operation before each term of the loss."""
     crashed = targets.raised(case, *BCE_INPUT)
     if crashed:
         return _crash(case, crashed)
@@ -63,7 +63,7 @@ def _finish(weigh: Weighing, case: Case, term: LossTerm, sentence: str, text: st
 
 
 def _one_unit(case: Case, term: LossTerm) -> Finding | None:
-    """A softmax, or a cross entropy, over a single unit is a constant."""
+    """Weigh a softmax or a cross entropy over a single unit, which is a constant."""
     weigh = Weighing()
     if term.softmax_width == 1:
         weigh.speaks("the softmax under the loss runs over a single unit, so that its result is always 1", 8.0, 1, 2)
@@ -82,7 +82,7 @@ def _one_unit(case: Case, term: LossTerm) -> Finding | None:
 
 
 def _unreachable(case: Case, term: LossTerm) -> Finding | None:
-    """Targets outside the range of the head of a loss that compares numbers."""
+    """Weigh targets outside the range of the last activation, under a regression loss."""
     name = targets.head(term)
     shares = [t.outside for t in targets.alike(case, term) if t.outside is not None]
     if term.kind not in targets.REGRESSION or name not in RANGE or not shares:
@@ -108,7 +108,7 @@ def _unreachable(case: Case, term: LossTerm) -> Finding | None:
 
 
 def _bounded_scores(case: Case, term: LossTerm) -> Finding | None:
-    """Scores that are cut before a loss that expects unbounded ones."""
+    """Weigh an activation on the scores of a loss that expects unbounded ones."""
     kind, weigh, name = term.kind, Weighing(), targets.head(term)
     if kind == "cross_entropy" and name in SPAN and not term.soft:
         weigh.speaks(f"a {name} lies directly under the cross entropy, which expects unbounded scores", 6.0, name)
@@ -137,7 +137,7 @@ def _bounded_scores(case: Case, term: LossTerm) -> Finding | None:
 
 
 def _crash(case: Case, message: str) -> Finding | None:
-    """BCELoss met an output outside [0, 1]; NaN does the same, and is something else."""
+    """Weigh an output outside [0, 1] on which BCELoss raised; NaN raises the same, and has other causes."""
     if case.origin is not None or any("sigmoid" in term.chain for term in case.terms):
         return None
     last = [layer for layer in case.ordered if layer.path in case.layout.called]

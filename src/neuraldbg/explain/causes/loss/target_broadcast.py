@@ -39,7 +39,7 @@ KNOWN = ("mse", "l1", "smooth_l1", "huber", "bce", "bce_with_logits", "squared_e
 
 
 def broadcast_shape(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...] | None:
-    """Return the shape that two shapes broadcast to, None if they do not fit."""
+    """Return the shape that two shapes broadcast to; None if they do not fit."""
     size = max(len(first), len(second))
     left, right = (1,) * (size - len(first)) + tuple(first), (1,) * (size - len(second)) + tuple(second)
     if any(a != b and 1 not in (a, b) for a, b in zip(left, right, strict=True)):
@@ -64,9 +64,10 @@ def judge(case: Case) -> Finding | None:
 
 
 def expanded(case: Case, term: LossTerm, ops: Sequence[str]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return the shapes of prediction and target where the loss spread the prediction before it compared.
+    """Return the shapes of prediction and target if the loss expanded the prediction before it compared; else None.
 
-    ``l1_loss`` and its like bring both to one shape first, so that only the layer's width tells what it gave.
+    ``l1_loss`` and similar functions expand both to one shape first, so only the layer's width shows the original
+    shape.
     """
     layer = case.layout.by_path.get(term.layer) if term.layer is not None else None
     width = layer.settings.get("out_features") if layer is not None else None
@@ -85,6 +86,7 @@ def _weigh(case: Case, term: LossTerm, first: tuple[int, ...], second: tuple[int
         f"the operands of the loss have shapes {first} and {second}, and make a table of {result}",
         4.0, str(result), str(first),
     )  # fmt: skip
+    # Tables of pairs are made on purpose from operands with the same number of dimensions.
     if len(first) != len(second):
         weigh.speaks(
             "they differ in their number of dimensions, so nobody lined them up on purpose",
@@ -116,7 +118,7 @@ def _weigh(case: Case, term: LossTerm, first: tuple[int, ...], second: tuple[int
 
 
 def _plateau(case: Case, term: LossTerm, weigh: Weighing) -> None:
-    """A broadcast squared error cannot go below the variance of the targets."""
+    """Weigh the lowest loss against the variance of the targets, below which a broadcast squared error cannot fall."""
     std = term.target.std if term.target is not None else None
     if term.kind not in ("mse", "squared_error") or std is None or not len(case.loss):
         return

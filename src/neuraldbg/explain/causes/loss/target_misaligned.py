@@ -38,19 +38,20 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.facts.targets import TargetsFact
 
 EXACT = 0.98
-"""Share of equal tokens from which an offset is a fact."""
+"""Share of equal tokens from which an offset is certain."""
 NOT = 0.8
 TOKENS = 200
 FITS, FAILS = 8.0, 6.0
 """Standard deviations of permuted targets above which an order fits, and below which it does not."""
 AGAIN = 30
 CLEARLY, HALF = 0.1, 0.5
-"""Share of labels that mirrored tokens must tell beyond a constant guess: five standard deviations of 500 labels."""
+"""Least share of labels that mirrored tokens predict beyond a constant guess, five standard deviations of 500 labels;
+share of the initial loss below which the labels are learnt, and of labels that are copies."""
 NEXT = "targets = tokens[:, 1:]\nlogits = model(tokens[:, :-1])  # position t is asked for token t + 1"
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the order of tokens, then that of samples."""
+    """Weigh shifted and mirrored tokens, then targets of other samples, for each loss."""
     for slot in targets.slots(case):
         found = _tokens(case, slot) or _mirrored(case, slot) or _order(case, slot) or _changing(case, slot)
         if found is not None:
@@ -64,6 +65,7 @@ def _tokens(case: Case, slot: TargetsFact) -> Finding | None:
     match = slot.tokens.match
     if match.get("1", 1.0) > NOT:
         return None
+    # Only an offset that fits nearly every token is a fault of the shift.
     offset = next((k for k in ("0", "2", "-1", "-2") if match.get(k, 0.0) >= EXACT), None)
     if offset is None:
         return None
@@ -74,7 +76,7 @@ def _tokens(case: Case, slot: TargetsFact) -> Finding | None:
         f"{percent(share)} of the targets are {where}, and {percent(match['1'])} the next token",
         3.0 if offset == "0" else 6.5, share, EXACT,
     )  # fmt: skip
-    if offset == "0":  # an autoencoder is asked for its input on purpose, and cannot copy it that easily
+    if offset == "0":  # an autoencoder predicts its input on purpose, and cannot copy it that easily
         level = math.log(max(2, slot.distinct))
         if case.loss.last < 0.1 * level:
             weigh.speaks(f"the loss fell to {case.loss.ending}: copying is all there is to learn", 1.2, case.loss.last)
@@ -90,12 +92,12 @@ def _tokens(case: Case, slot: TargetsFact) -> Finding | None:
 
 
 def _mirrored(case: Case, slot: TargetsFact) -> Finding | None:
-    """Labels of tokens in the reverse order of their sentences."""
+    """Weigh labels of tokens in the reverse order of their sentences."""
     order = slot.tokens.order if slot.tokens is not None else None
     if order is None:
         return None
     given, mirrored, base = order.given, order.mirrored, order.base
-    # Reversing a sequence is an exercise for networks: there the labels are the tokens themselves.
+    # Reversing a sequence is a common exercise: there the labels are the tokens themselves.
     if mirrored - base < CLEARLY or given - base > 0.25 * (mirrored - base) or order.copies > HALF:
         return None
     weigh = Weighing()
@@ -124,7 +126,7 @@ def _order(case: Case, slot: TargetsFact) -> Finding | None:
     if not (fit.best_z > FITS and fit.z < FAILS and given < 0.5 * best and best > 0.05):
         return None
     if not case.alone or slot.stream not in (None, case.stream):
-        return None  # a critic is asked about real and made samples in turn, and what follows its score is not fixed
+        return None  # a critic gets real and generated samples in turn, so their order is no fixed relation
     weigh = Weighing()
     weigh.speaks(
         f"targets {fit.best} follow from the inputs of {fit.samples} samples (R^2 {number(best)}, "
@@ -142,7 +144,7 @@ def _order(case: Case, slot: TargetsFact) -> Finding | None:
 
 
 def _changing(case: Case, slot: TargetsFact) -> Finding | None:
-    """The same input comes with another label each time: shuffled anew in every epoch, apart from its input."""
+    """Weigh inputs that have another label each time: labels are shuffled in every epoch, apart from the inputs."""
     fit, term = slot.fit, targets.supervised(case, slot)
     if fit is None or term is None or term.reduction == "none" or fit.again < AGAIN or fit.z > 4:
         return None

@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.facts.targets import TargetsFact
 
 SOFT = (-0.3, 1.3)
-"""Labels of a critic are softened into this range on purpose."""
+"""Range of a critic's labels that are softened on purpose."""
 CLASS_ID = re.compile(r"Target (-?\d+) is out of bounds")
 BINARY = ("all elements of target should be between 0 and 1", "target_val >= zero && target_val <= one")
 DEVICE = "device-side assert triggered"
 UNLABELLED, BATCHES = 0.9, 20
-"""Share of sequences without any label, and batches, from which that is no accident: masked language models, which
-ask for every seventh token, leave few sequences without."""
+"""Share of sequences without any label, and number of batches, from which that is no accident: masked language models,
+which predict every seventh token, leave few sequences without one."""
 FAILURE = "meaningless labels"
 
 
@@ -88,7 +88,7 @@ def _crash(case: Case, message: str) -> Finding | None:
 
 
 def _labels(slot: TargetsFact, term: LossTerm | None) -> Finding | None:
-    """Labels that are no probabilities in a binary cross entropy, and 0/1 in a loss that takes -1/1."""
+    """Weigh labels that are no probabilities in a binary cross entropy, and labels 0/1 in a loss that expects -1/1."""
     kind, low, high, weigh = slot.kind, slot.min, slot.max, Weighing()
     if low is None or high is None:
         return None
@@ -119,7 +119,7 @@ def _labels(slot: TargetsFact, term: LossTerm | None) -> Finding | None:
 
 
 def _ignored(case: Case, slot: TargetsFact) -> Finding | None:
-    """Batches in which every label is the ignored one."""
+    """Weigh batches in which every label is the ignored id."""
     empty, batches, first = slot.empty, slot.batches, slot.first_empty
     if not empty or first is None:
         return None
@@ -146,7 +146,7 @@ def _ignored(case: Case, slot: TargetsFact) -> Finding | None:
 
 
 def _nearly_all(slot: TargetsFact) -> Finding | None:
-    """Most sequences without one label that counts."""
+    """Weigh a run in which most sequences have no label that counts."""
     rows, ignored = slot.tokens.unlabelled_rows if slot.tokens is not None else 0.0, slot.ignored
     if rows < UNLABELLED or slot.batches < BATCHES:
         return None

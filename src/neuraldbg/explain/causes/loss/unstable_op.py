@@ -72,7 +72,7 @@ ALIASES = {
 
 @dataclass(frozen=True)
 class Edge:
-    """An operand that lies where its operation breaks."""
+    """An operand that lies outside the domain of its operation."""
 
     op: str
     operand: str
@@ -83,12 +83,13 @@ class Edge:
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the operands at the first bad step."""
+    """Weigh the operands of risky operations at the first non-finite step."""
     origin = case.origin
     if origin is None:
         return None
     if outgrown(case, origin.step) is not None:
-        return None  # the operand was not finite when it came here
+        return None  # an overflow of float16, which is another cause
+    # In order of certainty: the operation found in an experiment, an operand outside its domain, a name in the graph.
     edges = find_edges(case, origin)
     guessed = [op for op in case.loss_ops if any(word in op.lower() for word in ("log", "sqrt", "div", "norm", "pow"))]
     guessed = [
@@ -127,8 +128,8 @@ def judge(case: Case) -> Finding | None:
 
 
 def _born(case: Case, origin: Origin) -> NonfiniteBirth | None:
-    """Return the birth of the first non-finite value, if it lies in an operation that has edges; sums and products
-    overflow only after something else made their operands large.
+    """Return the origin of the first non-finite value if it is a risky operation; else None. Sums and products overflow
+    only after something else made their operands large.
     """
     born = birth(case, "forward", "backward", "loss")
     if born is None or not beside(born, origin.step):
@@ -147,7 +148,7 @@ def _birth_words(born: NonfiniteBirth, step: int) -> str:
 
 
 def _weigh_before(case: Case, origin: Origin, weigh: Weighing, *, inside: bool) -> None:
-    """Weigh the state of the model at and before the first bad step."""
+    """Weigh the state of the model at and before the first non-finite step."""
     if origin.has("input"):
         weigh.against(f"the input of step {origin.step} was already not finite", 6.0, origin.step)
     elif origin.has("activation") and not inside:
@@ -155,6 +156,7 @@ def _weigh_before(case: Case, origin: Origin, weigh: Weighing, *, inside: bool) 
         weigh.against(said, 3.0, origin.step)
     elif not origin.has("activation") and origin.read:
         weigh.speaks(f"input and activations of step {origin.step} were finite", 1.5, origin.step)
+    # In a run that blows up, every operation breaks in the end.
     growth, size = activation_growth(case, origin)
     if growth > 30 and size > 1e3:
         weigh.against(f"activations had grown {number(growth)} times before (to {number(size)}), so the run was "
@@ -173,7 +175,7 @@ def _weigh_before(case: Case, origin: Origin, weigh: Weighing, *, inside: bool) 
 
 
 def activation_growth(case: Case, origin: Origin) -> tuple[float, float]:
-    """Return how many times the largest activation grew between the first step and the origin, and its size there."""
+    """Return the growth factor of the largest activation from the first step to the origin, and its size there."""
     rows = case.layout.rows("activation")
     if not rows or origin.row == 0:
         return float("nan"), float("nan")
@@ -184,7 +186,7 @@ def activation_growth(case: Case, origin: Origin) -> tuple[float, float]:
 
 
 def find_edges(case: Case, origin: Origin) -> list[Edge]:
-    """Return the operands that lie where their operation breaks at the first bad step."""
+    """Return the operands that lie outside the domain of their operation at the first non-finite step."""
     found = []
     for row in case.layout.rows("op"):
         site = case.layout.sites[row]

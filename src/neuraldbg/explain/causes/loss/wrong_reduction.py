@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.facts.loss import LossTerm
 
 MANY = 8
-"""Summed elements from which the factor matters."""
+"""Number of summed elements from which the factor matters."""
 CLASSES = {
     "cross_entropy": "CrossEntropyLoss",
     "nll": "NLLLoss",
@@ -47,17 +47,17 @@ CLASSES = {
     "bce_with_logits": "BCEWithLogitsLoss",
     "kl_div": "KLDivLoss",
 }
-"""torch's class for each kind of loss, for the remedy."""
+"""Class of torch for each kind of loss, for the remedy."""
 
 
 def summed(term: LossTerm) -> int:
-    """Return how many elements a term sums over: its targets, by their shape, or its rows."""
+    """Return the number of elements that a term sums over: its targets, by their shape, or its rows."""
     shape = term.target_shape or term.input_shape[:1]
     return math.prod(shape) if shape else 0
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh each summed term."""
+    """Weigh the first summed term, in a loss that ends in a sum."""
     if not at_root(case.loss_ops):
         return None
     for term in case.terms:
@@ -67,9 +67,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def at_root(ops: tuple[str, ...]) -> bool:
-    """Return True if a sum is what the loss ends in: a sum under a root or a mean, or one that is
-    divided, is no loss.
-    """
+    """Return True if the loss ends in a sum: a sum under a root or a mean, or one that is divided, does not count."""
     if "sum" not in ops:
         return True  # a loss function that sums by itself
     return all(op in ("add", "sub", "neg", "mul") for op in ops[: ops.index("sum")])
@@ -86,6 +84,7 @@ def _weigh(case: Case, term: LossTerm, count: int) -> Finding:
         weigh.speaks(case.trouble.phrase, 0.5)
     else:
         weigh_bearing(case, weigh)
+    # Adaptive steps cancel the factor; else only updates that a mean would make small are due to it.
     if case.adaptive:
         weigh.against(f"{case.optimizer_name} rescales its steps, so the size of the gradient hardly matters", 3.0)
     ratio = case.first_update_ratio

@@ -1,1 +1,1 @@
-"""Causes in how the loss is optimised."""
+"""Causes in how the loss is optimised: learning rate, batch size, momentum, weight decay, Adam's settings."""

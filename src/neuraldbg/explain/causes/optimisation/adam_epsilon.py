@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.facts.optimizer_state import OptimizerStateFact
 
 MANY = 0.7
-"""Share of the elements from which epsilon sets the steps."""
+"""Share of the elements with sqrt(v) below epsilon, from which epsilon sets the size of the steps."""
 USUAL = 1e-6
-"""Epsilon up to here is usual."""
+"""Largest usual epsilon."""
 LARGE = 1e-4
 
 
@@ -60,6 +60,7 @@ def _underflows(case: Case, latest: OptimizerStateFact) -> Finding | None:
     if origin is None:
         return None
     weigh, eps = Weighing(), latest.eps
+    # A division by zero makes the update non-finite first; anything earlier has another cause.
     weigh.speaks(f"the optimizer keeps its state in {latest.dtype}, where eps={number(eps)} is exactly 0", 3.5, eps, 0)
     lost = not np.isfinite(case.scalar("loss").at(origin.step))
     forward = origin.has("input", "activation", "op") or lost
@@ -102,6 +103,7 @@ def _outweighs(case: Case, share: float, latest: OptimizerStateFact) -> Finding 
     values = case.gradients.values
     if eps <= USUAL and len(values) >= 3 and values.min() < 1e-4 * values.max():
         weigh.against("gradients vanish over depth, which comes before epsilon", 2.5, float(values.min()))
+    # If epsilon sets the steps, updates are small and the run does not blow up.
     if ratio < 1e-4:
         weigh.speaks(f"updates are only {moved(ratio)}", 1.5, ratio, 1e-4)
     elif ratio > 1e-3:
@@ -110,6 +112,7 @@ def _outweighs(case: Case, share: float, latest: OptimizerStateFact) -> Finding 
         weigh.against("the run blew up, which small steps do not do", 4.0)
     else:
         weigh_trouble(case, weigh)
+    # With a usual epsilon it is the gradients that are too small, and the remedy differs.
     tiny = eps <= USUAL
     what = (
         f"gradients so tiny that {case.optimizer_name}'s epsilon outweighs them"

@@ -37,21 +37,22 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 SLOW = 0.99
-"""beta2 from which the memory is long enough to lag."""
+"""beta2 from which the second moment is averaged over enough steps to lag."""
 RATIO = 4.0
-"""rms(g) / sqrt(v) that steady training does not reach: above 2 Adam's updates begin to outgrow the learning rate
-(Wortsman et al. 2023, "Stable and low-precision training", found loss spikes 1 to 8 steps behind)."""
+"""rms(g) / sqrt(v) that steady training does not reach: above 2 Adam's updates begin to exceed the learning rate
+(Wortsman et al. 2023, "Stable and low-precision training", found loss spikes 1 to 8 steps later)."""
 QUIET = 30
-"""Steps without a jump that must lie before."""
+"""Least number of steady steps before the jump."""
 BEHIND = 30
-"""Steps within which the loss must follow."""
+"""Largest number of steps from the jump to the onset."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Look for a jump of the gradients after a quiet time, with the loss behind it."""
+    """Weigh a jump of the gradients after steady steps, followed by the loss."""
     both = betas(case)
     if both is None or not SLOW <= both[1] < 1 or not case.trouble.broke or case.onset is None:
         return None
+    # A second moment can only lag after steps in which the gradients were steady.
     steps, ratio, layers = lag(case, both[1])
     near = np.flatnonzero((ratio > RATIO) & (steps >= case.onset - BEHIND) & (steps <= case.onset + 2))
     if not len(near) or near[0] < QUIET:

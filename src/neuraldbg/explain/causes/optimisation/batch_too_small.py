@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 SMALL = 4
-"""Samples in a batch."""
+"""Largest number of samples in a batch that is too small."""
 NOISY = 0.1
-"""Share of a gradient that steps have in common, below which noise dominates."""
+"""Share of a gradient's square that steps have in common, below which noise dominates."""
 SURE = 3.0
-"""Standard errors by which there must be something in common at all."""
+"""Standard errors from which the gradients have a common direction."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh what single gradients have in common, for batches of a few samples."""
+    """Weigh the share that single gradients have in common, for batches of a few samples."""
     sizes = case.scalar("batch_size").finite().values
     size = float(np.median(sizes)) if len(sizes) else float("nan")
     if not 0 < size <= SMALL or case.learned or not case.loss.alone or case.trouble.kind == "nonfinite":
@@ -55,6 +55,7 @@ def judge(case: Case) -> Finding | None:
         return None
     weigh = Weighing()
     weigh.speaks(f"a step sees {plural(int(size), 'sample')}", 1.5 if size <= 2 else 0.8, size, SMALL)
+    # Noise must hide a common direction: without one a larger batch would not help.
     signal = float(np.median([w.signal for w in windows]))
     first = windows[0]
     if signal < NOISY:

@@ -38,31 +38,32 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 OPPOSED = -0.5
-"""Cosine below which two gradients work against each other."""
+"""Cosine below which two gradients oppose each other."""
 LEFT = 0.35
-"""Norm of the sum over the sum of the norms, below which they cancel."""
+"""Norm of the sum over the sum of the norms, below which two gradients cancel."""
 LEADS = 100.0
-"""Ratio of the norms at every reading with which the other loss leads all the way."""
+"""Least ratio of the norms at every reading, for a loss that dominates the whole run."""
 LONG = 100
 """Steps after which a classification should be better than a guess."""
 SEEN = 200
-"""Predictions that must have been counted."""
+"""Least number of predictions that must have been counted."""
 EVEN = 0.3
-"""Share of the most frequent class up to which classes are balanced enough to say that they are guessed."""
+"""Largest share of the most frequent class with which classes are balanced enough to recognise a guess."""
 GUESS = 0.3
-"""Share of the way from a constant guess to no error, up to which predictions are hardly more than a guess."""
+"""Share of the distance from a constant guess to no error, up to which predictions are hardly more than a guess."""
 DROWNED = 1e3
-"""Ratio of the norms from which one has no say."""
+"""Ratio of the norms from which the weaker loss has no effect."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh how far the gradients of two losses cancel."""
+    """Weigh the two losses whose gradients cancel most, or of which one dominates."""
     if case.trouble.kind not in ("stuck", "slow", "diverged") or not case.loss.alone or case.learned:
         return _drowned(case)
     pairs = _pairs(case)
     readings = max(pairs.values(), key=lambda p: (len(p) >= 3, -_left(p)), default=[])
     if len(readings) < 3:
         return None
+    # Opposed gradients of unequal norm do not cancel: cosine and remaining norm must both be low.
     cosine = float(np.median([r.cosine for r in readings]))
     left, names, layer = _left(readings), readings[0].names, readings[-1].layer
     first, second = (float(np.median([r.norms[i] for r in readings])) for i in (0, 1))
@@ -97,7 +98,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def _drowned(case: Case) -> Finding | None:
-    """Weigh a classification hardly better than guessing, beside a loss whose gradient is far stronger."""
+    """Weigh a classification that is hardly better than a guess, beside a loss with a far larger gradient."""
     if case.trouble.any or len(case.loss) < LONG or not case.loss.alone:
         return None
     for name, accuracy, chance in _guessing(case):
@@ -105,6 +106,7 @@ def _drowned(case: Case) -> Finding | None:
             weak = next((i for i in (0, 1) if pair[0].names[i].startswith(name)), None)
             if weak is None or pair[0].names[1 - weak].startswith(name) or len(pair) < 3:
                 continue
+            # The other loss must dominate at every reading: a ratio that was once small let this one learn.
             ratios = [r.norms[1 - weak] / max(r.norms[weak], 1e-30) for r in pair]
             if min(ratios) < LEADS or float(np.median(ratios)) < DROWNED:
                 continue
@@ -142,9 +144,10 @@ def _pairs(case: Case) -> dict[str, list[LossBranchesFact]]:
 
 
 def _guessing(case: Case) -> list[tuple[str, float, float]]:
-    """Return (beginning of the name, share of right predictions, that of a constant guess) of losses that only guess.
+    """Return the classifications that only guess: beginning of the name, share of right predictions, and that of a
+    constant guess.
 
-    Of a kind of loss that stands once: two of them could not be told apart by name.
+    Each kind of loss must occur once, since two of a kind have the same name.
     """
     slots, found = case.run.known_each(TargetsFact), []
     for kind, name in (("nll", "nllloss"), ("cross_entropy", "nllloss")):

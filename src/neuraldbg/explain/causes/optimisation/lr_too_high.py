@@ -47,26 +47,27 @@ if TYPE_CHECKING:
 HIGH = 0.1
 """Update ratio above which steps overshoot; 1e-3 is healthy (Karpathy, CS231n notes)."""
 LARGE = 0.03
-"""Median update ratio, thirty times a healthy one, of a run that is about to break by itself."""
+"""Median update ratio, thirty times a healthy one, with which a run breaks by itself."""
 USUAL = 0.01
-"""Update ratio below which the learning rate is no suspect."""
+"""Largest usual update ratio."""
 SCATTER = 3.0
-"""Scatters of one step's loss that such a rise must exceed where the run did not break."""
+"""Standard deviations of one step's loss that an early rise must exceed where the run did not break."""
 DEAD = 1e-6
-"""Update ratio below which a network stands still; 1e-3 is healthy."""
+"""Update ratio below which a network does not move; 1e-3 is healthy."""
 FEW = 10
 BEFORE, LARGER = 30, 3.0
-"""Steps before a relapse in which the update that caused it is looked for, and its size in median updates."""
+"""Steps before a relapse in which its cause, a large update, must lie, and the size of that in median updates."""
 RISE = 1.5
-"""The loss within ten steps over the first one, above which the first updates hurt."""
+"""Ratio of the loss within ten steps to the first one, above which the first updates did harm."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the size of the updates and what they did to the loss."""
+    """Weigh the size of the updates and their effect on the loss."""
     ratio, lr = case.early_update_ratio, case.lr
     late = case.scalar("update_ratio").finite().values
     ratio = max(ratio, float(late.max())) if len(late) and late.max() > 10 * HIGH else ratio
     largest, usual = LR_MAX[case.lr_class], LR_USUAL[case.lr_class]
+    # Updates along the gradient are another fault, whatever their size.
     back = _destroyed(case)
     if (not ratio > USUAL and not lr > largest and back is None) or climbs(case):
         return None
@@ -86,6 +87,7 @@ def judge(case: Case) -> Finding | None:
     elif 0 < lr <= usual:
         weigh.against(f"a learning rate of {number(lr)} is usual with {case.optimizer_name}", 1.5, lr, usual)
     _weigh_course(case, weigh, calm=back is None)
+    # A rate beyond common use needs no other reason.
     if lr <= largest:
         for statement, value in simpler_reasons(case)[:2]:
             weigh.against(f"{statement}, which does this at any learning rate", 1.5, value)
@@ -116,9 +118,9 @@ def _weigh_updates(weigh: Weighing, ratio: float) -> None:
 
 
 def _destroyed(case: Case) -> Relapse | None:
-    """Return a relapse to the level of guessing that came with the largest updates of the run until then."""
+    """Return a relapse of the loss that came with far larger updates than before; None if there is none."""
     back, updates = relapse(case), case.scalar("update_ratio").finite()
-    if back is None or any(targets.one_class(slot) for slot in targets.slots(case)):  # the next class undoes the last
+    if back is None or any(targets.one_class(slot) for slot in targets.slots(case)):  # each class unlearns the last
         return None
     near = updates.between(max(0, back.step - BEFORE), back.step + FEW).values
     earlier = updates.between(0, max(0, back.step - BEFORE)).values
@@ -138,7 +140,7 @@ def _weigh_course(case: Case, weigh: Weighing, *, calm: bool) -> None:
                 weigh.against("it falls all the way, slowly", 2.0)
     if trouble.kind == "stuck":
         _weigh_death(case, weigh)
-    # Losses of rewards, whose level means little, and of single samples jump like that all the time.
+    # Losses of rewards, whose level means little, and of single samples jump as much at any time.
     above = (loss.early_rise - 1) * loss.initial > SCATTER * loss.noise
     if loss.early_rise > RISE and (trouble.broke or (above and _compares(case)) or case.early_update_ratio > HIGH):
         weigh.speaks(
@@ -168,7 +170,7 @@ def _weigh_course(case: Case, weigh: Weighing, *, calm: bool) -> None:
 
 
 def _weigh_before(case: Case, weigh: Weighing, onset: int) -> None:
-    """Weigh how large the updates were long before the run broke: a bad batch finds usual ones."""
+    """Weigh the size of the updates long before the run broke: before a bad batch they are usual."""
     before = case.held(case.scalar("update_ratio").finite().between(0, onset - 4)).values
     if len(before) >= FEW and float(np.median(before)) > LARGE:
         weigh.speaks(
@@ -178,14 +180,14 @@ def _weigh_before(case: Case, weigh: Weighing, onset: int) -> None:
 
 
 def _compares(case: Case) -> bool:
-    """Return True if every part of the loss compares something with targets: else its level may mean little."""
+    """Return True if every part of the loss compares outputs with targets; else its level may mean little."""
     parts = [name for _, fact in case.run.versions(LossBranchesFact) for name in fact.names if fact.kind == "terms"]
     named = all("loss" in part.split(" of ")[0] or "crossentropy" in part for part in parts)
     return named and all(term.kind != "unknown" for term in case.terms)
 
 
 def _weigh_death(case: Case, weigh: Weighing) -> None:
-    """Weigh a jump after which hardly any weight moves: it left every unit on its flat side."""
+    """Weigh a large update after which weights hardly move: every unit is saturated or dead."""
     updates = case.held(case.scalar("update_ratio").finite())
     quarter = len(updates) // 4
     if quarter < FEW or not float(np.median(updates.values[-quarter:])) < DEAD:
@@ -203,9 +205,9 @@ def _remedy(case: Case, ratio: float) -> Remedy:
     lr = case.lr
     if not lr > 0:
         return Remedy("Divide the learning rate by ten and watch the update ratio: about 1e-3 is healthy.")
-    # The ratio is proportional to the learning rate for SGD; keep a decade below the limit of healthy steps.
+    # The ratio is proportional to the learning rate for SGD: aim a decade below HIGH, and at least a decade lower.
     scaled = lr * min(0.1, USUAL / ratio) if ratio > 0 else lr / 10
-    # Common practice bounds the proposal: damaged weights and odd first steps give ratios that nobody should follow.
+    # Common practice bounds the proposal: damaged weights and unusual first steps give extreme ratios.
     lowest = min(LR_USUAL[case.lr_class] / 100, lr / 10)
     suggested = rounded(max(lowest, min(scaled, LR_MAX[case.lr_class] / 10)))
     norm = case.healthy_grad_norm

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 LOW = 1e-5
-"""Update ratio below which training crawls; 1e-3 is healthy (Karpathy, CS231n notes)."""
+"""Update ratio below which training is very slow; 1e-3 is healthy (Karpathy, CS231n notes)."""
 HEALTHY = 1e-3
 
 
@@ -47,9 +47,10 @@ def judge(case: Case) -> Finding | None:
         return None
     weigh = Weighing()
     if not ratio > 0:
-        ratio = float("nan")  # weights that do not move at all are frozen, dead or given no gradient
+        ratio = float("nan")  # weights that do not move at all are frozen, dead or without a gradient
     _weigh_steps(case, weigh, ratio, smallest)
     _weigh_promise(case, weigh, ratio)
+    # The median over weight matrices hides a layer that moves at a usual pace.
     largest = max((w.moved for w in case.weights if w.moved > 0), default=case.first_update_ratio)
     if largest > 10 * LOW:
         weigh.against(
@@ -76,7 +77,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def _weigh_steps(case: Case, weigh: Weighing, ratio: float, smallest: float) -> None:
-    """Compare the size of the updates, and the learning rate, with what is usual."""
+    """Weigh the size of the updates, and the learning rate, against usual ones."""
     lr = case.lr
     if ratio < LOW:
         weigh.speaks(
@@ -101,7 +102,7 @@ def _weigh_steps(case: Case, weigh: Weighing, ratio: float, smallest: float) -> 
 
 
 def _weigh_promise(case: Case, weigh: Weighing, ratio: float) -> None:
-    """Compare the updates with what the rate promises, where the optimizer sets the size of its steps itself."""
+    """Weigh the updates against the learning rate, for an adaptive optimizer, whose steps have about that size."""
     sizes = [w.rms for w in case.weights if w.rms > 0]
     if not case.adaptive or not sizes or not ratio > 0:
         return
@@ -142,7 +143,7 @@ def _weigh_gradients(case: Case, weigh: Weighing) -> None:
 
 
 def _suggest(lr: float, ratio: float) -> float:
-    """Return the learning rate that brings updates to a healthy size, at most 1e4 times the present one."""
+    """Return the learning rate for updates of a healthy size, at most 1e4 times the present one."""
     return lr * float(np.clip(HEALTHY / ratio, 10, 1e4)) if ratio > 0 else lr * 10
 
 

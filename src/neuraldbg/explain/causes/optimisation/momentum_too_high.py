@@ -40,24 +40,24 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 HIGH = 0.97
-"""Momentum beyond what is usual: 0.9, sometimes 0.95."""
+"""Momentum above the usual 0.9, sometimes 0.95."""
 SUSPECT = 0.95
 UPHILL = 0.25
-"""Share of the steps against the gradient, from which momentum and not the gradient drives the weights."""
+"""Share of the steps with an update along the gradient, from which momentum drives the weights."""
 ASTRAY = 0.25
-"""Cosine between update and negative gradient of plain momentum, below which the past drives; 0.9 leaves 0.4 and more,
-for each gradient is a tenth of the update and noise cancels in the rest."""
+"""Cosine between update and negative gradient of plain momentum, below which old gradients drive the weights. A
+momentum of 0.9 leaves 0.4 and more, since each gradient is a tenth of the update and noise cancels in the rest."""
 READ = 6
-"""Steps that must have been read."""
+"""Least number of full steps."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh how heavy the ball is, and whether it rolls uphill."""
+    """Weigh the size of the momentum, and updates that go along the gradient because of it."""
     heavy = momentum(case)
     if not heavy >= SUSPECT or not (case.trouble.any or heavy >= 1):
         return None
     if climbs(case):
-        return None  # from the first step on: a wrong sign and no memory
+        return None  # from the first step on: a wrong sign, not momentum
     weigh = Weighing()
     plain = setting(case, "momentum") > 0
     if heavy >= 1:
@@ -65,6 +65,7 @@ def judge(case: Case) -> Finding | None:
     else:
         remembered = f"it adds up about {number(round(1 / (1 - heavy)))} gradients"
         weigh.speaks(f"a momentum of {number(heavy)} is high: {remembered}", 1.5 if heavy >= HIGH else 0.5, heavy, HIGH)
+    # Direct evidence: the update no longer goes against the gradient of its step.
     share, read = uphill(case)
     if read >= READ and share > UPHILL:
         weigh.speaks(
@@ -120,7 +121,7 @@ def _weigh_course(case: Case, weigh: Weighing, heavy: float, *, plain: bool) -> 
 
 
 def period(case: Case) -> float:
-    """Return the period in steps with which the mean update of many weights changes sign; 0 for no regular swing."""
+    """Return the period in steps with which the mean update of many weights changes sign; 0 without a regular one."""
     found = []
     for row in weight_rows(case):
         site = case.layout.sites[row]

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 EARLY = 50
-"""Steps within which the trouble must begin."""
+"""Steps within which the failure must begin."""
 LARGE = 0.02
-"""Update ratio of the first steps from which they may hurt; 1e-3 is healthy."""
+"""Update ratio of the first steps from which they may do harm; 1e-3 is healthy."""
 FALLS = 2.0
-"""First updates over later ones, from which the beginning was special."""
+"""Ratio of the first updates to later ones, from which the first were too large."""
 
 
 def judge(case: Case) -> Finding | None:
@@ -52,6 +52,7 @@ def judge(case: Case) -> Finding | None:
     early = case.early_update_ratio
     if len(rates) < 5 or rates.max() > 1.5 * rates[0] or not early > LARGE:
         return None
+    # Only models with attention, or deep ones, are known to need a warm-up.
     deep = len(case.weights)
     if not attentive(case) and deep < DEEP:
         return None
@@ -86,6 +87,7 @@ def _weigh_course(case: Case, weigh: Weighing, early: float) -> None:
         weigh.speaks(f"later ones are {moved(usual)}, at the same learning rate", 1.0, usual, early / FALLS)
     elif usual > 0:
         weigh.against("later updates are as large, so it is not the beginning alone", 1.5, usual, early / FALLS)
+    # The harm must begin with the first updates.
     loss, onset = case.loss, case.onset
     if loss.early_rise > 1.2:
         weigh.speaks(

@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 STRONG = 1.0
-"""Decay's step over the gradient's, from which the gradient loses."""
+"""Ratio of the decay's step to the gradient's, from which the decay is stronger than the gradient."""
 WEAK = 0.3
 LARGE = {True: 0.3, False: 0.01}
-"""Decay beyond what is in common use: decoupled as in AdamW (papers go to 0.3), and as a part of the gradient."""
+"""Largest weight decay in common use: decoupled as in AdamW (papers go to 0.3), and as a part of the gradient."""
 USUAL = {True: 0.1, False: 1e-3}
-"""Decay up to here needs a reason to be called too high."""
+"""Largest usual weight decay: up to this, "too high" needs a reason."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the decay's step against the gradient's, and what became of the weights."""
+    """Weigh the decay's step against the gradient's, and the size that the weights kept."""
     found = shrinking(case)
     if not found:
         return None
@@ -53,6 +53,7 @@ def judge(case: Case) -> Finding | None:
     strength, kept = (float(np.median([getattr(s, key) for s in found])) for key in ("strength", "kept"))
     alone = float(np.median([s.predicted for s in found]))
     strong = (strength > WEAK and kept < 0.9) or (kept < 0.1 and alone < 0.1)  # the schedule may end without any step
+    # lr * decay above 2 multiplies each weight by less than -1 in a step: it grows and changes sign.
     flips = (apart or not case.adaptive) and lr * decay > 2
     if (case.learned and not poor(case) > POOR) or (not flips and not strong):
         return None
@@ -100,7 +101,7 @@ def _weigh_size(weigh: Weighing, found: list[Shrinking], strength: float, kept: 
 
 
 def _weigh_custom(weigh: Weighing, decay: float, apart: bool, optimizer: str) -> None:
-    """Compare the decay with what is in common use."""
+    """Weigh the decay against common use."""
     if decay > LARGE[apart]:
         weigh.speaks(
             f"a weight decay of {number(decay)} is beyond what is in common use with {optimizer} (at most "

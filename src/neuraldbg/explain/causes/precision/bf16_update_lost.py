@@ -39,26 +39,26 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 RESOLUTION = {"bfloat16": 2.0**-9, "float16": 2.0**-12, "half": 2.0**-12}
-"""Half a unit in the last place, as a share of a number just below the next power of two: smaller updates vanish."""
+"""Half a unit in the last place, as a share of a number just below the next power of two: smaller updates are lost."""
 LOST = 0.7
 """Share of unchanged elements from which most of a step is lost."""
 MOSTLY = 0.8
-"""The same in a run that learns: what is left of the updates suffices for that, and most of them are lost."""
+"""Share of unchanged elements from which most of a step is lost, in a run that learns from the rest."""
 SMALLEST = 6.1e-5
 """The smallest normal float16 (IEEE 754 binary16)."""
 GRADIENT = 0.5
-"""Share of zeros in a gradient above which unchanged weights mean nothing."""
+"""Share of zeros in a gradient above which unchanged weights are no evidence."""
 
 
 @dataclass(frozen=True)
 class Rounding:
-    """What steps do to the low-precision weights of a run."""
+    """The effect of the steps on the low-precision weights of a run."""
 
     dtype: str
     share: float
-    """Of elements that a step left as they were, over all such weights."""
+    """Share of elements that a step did not change, over all such weights."""
     step: float
-    """How large a step was meant to be, as a share of the weight; NaN where it is unknown."""
+    """Intended size of a step, as a share of the weight; NaN if unknown."""
     gradient: float
     """Median size (rms) of the gradients."""
 
@@ -68,7 +68,8 @@ class Rounding:
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh how many elements of low-precision weights a step leaves as they were."""
+    """Weigh the share of elements of low-precision weights that a step does not change."""
+    # A run that learns needs more lost updates: the rest is enough to learn from.
     found = _rounding(case)
     if found is None or not case.lr > 0 or found.share < LOST or case.trouble.broke:
         return None
@@ -102,7 +103,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def _weigh_sizes(weigh: Weighing, found: Rounding) -> None:
-    """Compare what a step was meant to be, and the gradient, with what the format can show."""
+    """Weigh the intended size of a step, and the gradient, against the resolution of the format."""
     if found.step < found.resolution:
         weigh.speaks(
             f"a step is about {number(found.step)} of a weight, and {found.dtype} cannot show less than "
@@ -122,7 +123,7 @@ def _weigh_sizes(weigh: Weighing, found: Rounding) -> None:
 
 
 def _rounding(case: Case) -> Rounding | None:
-    """Gather what is known of the weights of 16 bits; None where there are none with a gradient."""
+    """Return the effect of the steps on the 16-bit weights; None if none of them has a gradient."""
     unchanged, sizes, wanted, gradients = [], [], [], []
     format_ = ""
     for row in case.layout.rows("update"):
@@ -146,7 +147,7 @@ def _rounding(case: Case) -> Rounding | None:
 
 
 def _unchanged(case: Case, row: int) -> float | None:
-    """Return the median share of a weight's elements that a step left as they were; None where it has no gradient."""
+    """Return the median share of a weight's elements that a step did not change; None without a dense gradient."""
     site = case.layout.sites[row]
     zeros, count = case.run.series(row, "zeros"), case.run.series(row, "count")
     grads = case.layout.rows("param_grad", site.module, site.name)
@@ -159,7 +160,7 @@ def _unchanged(case: Case, row: int) -> float | None:
 
 
 def _wanted(case: Case, row: int) -> float:
-    """Return about how large a step was meant to be, as a share of the weight: what float32 would have done."""
+    """Return the approximate intended size of a step, as a share of the weight: that of float32; NaN if unknown."""
     site = case.layout.sites[row]
     weight = case.run.series(case.layout.rows("param", site.module, site.name)[0], "rms").finite()
     grad = case.run.series(case.layout.rows("param_grad", site.module, site.name)[0], "rms").finite()

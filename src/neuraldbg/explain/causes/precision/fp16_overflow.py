@@ -44,7 +44,7 @@ NEAR = 0.25
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh how near float16 places came to the limit before the first infinity."""
+    """Weigh the largest float16 value up to the first infinity, and the place of that infinity."""
     origin = case.origin
     nearest = _nearest(case)
     if origin is None or nearest is None:
@@ -54,6 +54,7 @@ def judge(case: Case) -> Finding | None:
     summed = _summed(case, origin)
     if peak < 0.01 * LIMIT and born is None and not summed and not any(_half(site) for site in origin.sites):
         return None
+    # The limit was passed by a sum in the loss, or nearly reached at a site.
     weigh = Weighing()
     if summed:
         weigh.speaks(
@@ -69,6 +70,7 @@ def judge(case: Case) -> Finding | None:
     _weigh_birth(weigh, origin, born)
     if not summed:
         _weigh_reasons(case, weigh, origin)
+    # The operation that overflowed is more exact than the nearest site.
     layer = (origin.first.module if origin.first is not None and _half(origin.first) else near.module) or None
     if born is not None and born.layer and born.layer in case.layout.by_path:
         layer = born.layer
@@ -86,7 +88,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def _nearest(case: Case) -> tuple[float, Site] | None:
-    """Return the largest float16 value up to the first non-finite step and where it was; None without such places."""
+    """Return the largest float16 value up to the first non-finite step, with its site; None without such sites."""
     rows = [i for i, site in enumerate(case.layout.sites[: case.history.sites]) if _half(site)]
     rows = [row for row in rows if case.layout.sites[row].kind in ("activation", "output_grad", "op")]
     if not rows or case.origin is None:
@@ -101,7 +103,7 @@ def _nearest(case: Case) -> tuple[float, Site] | None:
 
 
 def _summed(case: Case, origin: Origin) -> int:
-    """Return how many terms a float16 loss adds up that is infinite though nothing before it is; else 0."""
+    """Return the number of terms of a float16 sum in the loss, if the loss is infinite and nothing before it, else 0."""
     if not origin.read or not np.isinf(case.scalar("loss").at(origin.step)) or origin.has("input", "activation"):
         return 0
     halves = [t for t in case.terms if t.reduction == "sum" and t.target_dtype in ("float16", "half")]
@@ -109,7 +111,7 @@ def _summed(case: Case, origin: Origin) -> int:
 
 
 def _weigh_birth(weigh: Weighing, origin: Origin, born: NonfiniteBirth | None) -> None:
-    """Weigh where the first infinity came from: made again on a copy, or else as it was seen."""
+    """Weigh the origin of the first infinity: found in an experiment on a copy, or else as it was recorded."""
     if born is not None:
         weigh.speaks(
             f"made again on a copy, {born.op}{place(born.where)} gave the first infinity of finite values, "
@@ -124,7 +126,7 @@ def _weigh_birth(weigh: Weighing, origin: Origin, born: NonfiniteBirth | None) -
 
 
 def _weigh_reasons(case: Case, weigh: Weighing, origin: Origin) -> None:
-    """Weigh what makes values outgrow any format."""
+    """Weigh reasons for which values overflow any format."""
     if origin.has("input"):
         weigh.against(f"the input of step {origin.step} was already not finite", 5.0, origin.step)
     for statement, value in simpler_reasons(case)[:1]:

@@ -42,15 +42,16 @@ number, 6.1e-5."""
 FLUSHED = 0.5
 """Share of zeros from which a gradient is lost."""
 MINUTE = 1e-3
-"""A loss below this has gradients per element that float16 cannot hold, once it is averaged over some thousands."""
+"""Loss below which gradients per element underflow in float16, once it is averaged over some thousands of elements."""
 FEWEST = 20
-"""Steps in all of which a part must have had no gradient."""
+"""Least number of steps, in all of which a part must have no gradient."""
 BEGINNING = 50
-"""Steps that are looked at: in a model that has learnt, gradients are tiny by right."""
+"""Number of first steps that are used: in a model that has learnt, tiny gradients are no fault."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh zeros and remainders of float16 gradients."""
+    """Weigh the zeros of float16 gradients, and the size of the elements that are left."""
+    # A gradient scaler prevents the underflow; in a model that learns only one part can have it.
     scales = case.scalar("loss_scale").finite().values
     if case.trouble.broke or (len(scales) and float(np.median(scales)) >= 2):
         return None
@@ -65,7 +66,7 @@ def judge(case: Case) -> Finding | None:
                 found[site.label] = (*known, site.module)
     lost = {label: value for label, value in found.items() if value[0] >= FLUSHED and value[1] < COARSE}
     tiny = [value for value in found.values() if 0 < value[1] < COARSE]
-    # Where nothing at all is left, a loss that is tiny itself tells why: its gradient is shared by many elements.
+    # If nothing is left, a tiny loss explains it: its gradient is divided among many elements.
     minute = not tiny and len(lost) == len(found) and 0 < abs(case.loss.last) < MINUTE
     if not lost or not (tiny or minute):
         return None
@@ -77,6 +78,7 @@ def judge(case: Case) -> Finding | None:
     )  # fmt: skip
     if minute:
         weigh.speaks(f"the loss itself is only {case.loss.ending}", 0.5, case.loss.last, MINUTE)
+    # Without a scaler the whole network underflows; a few gradients that are lost have another reason.
     part = len(lost) / len(found)
     if part < 0.2:
         weigh.against(f"most float16 gradients ({percent(1 - part)} of the places) are of usual size", 2.0, part, 0.2)
@@ -104,9 +106,8 @@ def judge(case: Case) -> Finding | None:
 
 
 def _one_part(case: Case) -> Finding | None:
-    """A part of a model that learns, which the loss itself gives a gradient that float16 cannot hold: its term is small
-    beside the others.
-    """
+    """Weigh a part of a model that learns, whose term of the loss is so small that its float16 gradient underflows."""
+    # The zeros must begin at the loss: inside the network other causes make gradients zero.
     zero, alive = [], False
     for row in case.layout.rows("output_grad"):
         site = case.layout.sites[row]

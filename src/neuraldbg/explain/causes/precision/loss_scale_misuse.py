@@ -46,14 +46,14 @@ REFUSALS = {
     "No inf checks were recorded for this optimizer": "scaler.step() found no gradient that was scaled",
     "No inf checks were recorded prior to update": "scaler.update() is called without a scaler.step() before it",
 }
-"""What a scaler says when it refuses to go on (torch/amp/grad_scaler.py), and what is wrong then."""
+"""Error messages of the gradient scaler (torch/amp/grad_scaler.py), each with the fault behind it."""
 CODE = (
     "scaler.scale(loss).backward()\nscaler.unscale_(optimizer)  # only to clip\nscaler.step(optimizer)\nscaler.update()"
 )
 
 
 def judge(case: Case) -> Finding | None:
-    """Look at what the scaler said, then at what was done with it."""
+    """Weigh an error of the scaler that ended the script, then the ways in which the loop used it."""
     message = raised(case)
     for part, meaning in REFUSALS.items():
         if part in message:
@@ -66,9 +66,9 @@ def judge(case: Case) -> Finding | None:
 
 
 def _twice(case: Case) -> Finding | None:
-    """An optimizer that is stepped by the scaler, and once more by itself with nothing in between.
+    """Weigh an optimizer that is stepped by the scaler, and once more by itself with nothing in between.
 
-    Of two optimizers that are stepped after one backward the second has nothing before its step, too, but always.
+    Of two optimizers that are stepped after one backward pass, the second has nothing before its step, too, but always.
     """
     if not case.precision.scaler:
         return None
@@ -76,7 +76,7 @@ def _twice(case: Case) -> Finding | None:
         seen = [(step, one.order) for step, one in case.run.versions(OrderFact, stream=stream)]
         alone = [step for step, order in seen if order == ("step",)]
         known = dict(seen)
-        # A step with a closure has nothing before it either: another training of the program may have taken such.
+        # A step with a closure has nothing before it either, and another training of the program may take such steps.
         follows = ["backward" in known[step - 1] for step in alone if step - 1 in known]
         if follows and all(follows):
             weigh = Weighing()
@@ -90,7 +90,8 @@ def _twice(case: Case) -> Finding | None:
 
 def _counts(case: Case, fact: ScalerFact) -> Finding | None:
     scale, step = fact.scale, fact.first or 0
-    seen = fact.seen or case.run.steps or 1  # in a long run not every step is looked at
+    seen = fact.seen or case.run.steps or 1  # in a long run not every step is read
+    # Each way leaves the gradients with another scale than the optimizer needs: times the scale, divided, or mixed.
     weigh = Weighing()
     if fact.direct >= TIMES and fact.direct >= ALWAYS * seen and scale > 1:
         weigh.speaks(
