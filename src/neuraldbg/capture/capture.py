@@ -75,9 +75,19 @@ class Capture:
         self.settings = settings
         self.tally = Tally()
         self.hooks = HookManager(layers=None, param_grads=False, settings=settings, tally=self.tally)
-        self.params = Params(self.hooks.table)
+        self.delivery = Delivery(self.hooks.table, self.tally, emit, self._arrived)
+        self.pace = Pace(settings, self.tally, self.delivery, background)
+        self.params = Params(self.hooks.table, forgot=self.delivery.hurry)
         self.switch = Switch()
-        self.owner = Owner(self.switch, self.hooks)
+        self.owner = Owner(
+            self.switch,
+            self.hooks,
+            busy=self._busy,
+            differentiating=lambda: self.losses.differentiating,
+            progress=self._progress,
+            release=self._release,
+            give_up=self._give_up,
+        )
         self.scene = Scene(settings, self.hooks, self.params, self.switch)
         self.readers = Readers(self.scene)
         tell = self.readers.at
@@ -92,24 +102,29 @@ class Capture:
             self.owner,
             tell,
             self.models.tell_of_glimpse,
+            discovers=discover,
+            judging=judge is not None,
         )
-        self.optimizers.judging, self.optimizers.discovers = judge is not None, discover
-        self.losses = Losses(self.hooks, self.models, self._before_backward, tell)
-        self.scene.models, self.scene.optimizers, self.scene.losses = self.models, self.optimizers, self.losses
-        self.learning, self.unhooked = Learning(self.scene), Unhooked(self.scene)
-        self.losses.ended = self.unhooked.after_backward
+        self.unhooked = Unhooked(self.scene)
+        self.losses = Losses(self.hooks, self.models, self._before_backward, self.unhooked.after_backward, tell)
         self.layouts = Layouts(self.hooks, self.losses)
-        self.light = Light(self.hooks, self.optimizers, self.losses, self.models, self.layouts, self.settle)
-        self.hooks.table.grows, self.light.reopen = self.light.leave, self._reopen
-        self.switch.hushed = self.light.leave
-        self.losses.light = self.models.light = self.optimizers.light = self.scene.light = self.light
-        self.owner.light, self.owner.busy, self.owner.progress = self.light, self._busy, self._progress
-        self.owner.give_up = self._give_up
-        self.owner.differentiating, self.owner.release = lambda: self.losses.differentiating, self._release
+        self.light = Light(
+            self.hooks,
+            self.optimizers,
+            self.losses,
+            self.models,
+            self.layouts,
+            self.pace,
+            self.settle,
+            self._reopen,
+        )
+        # The loop and native light steps know each other; the loop knows the port ``NativeSteps`` alone.
+        self.losses.light = self.models.light = self.optimizers.light = self.owner.light = self.light
+        self.scene.complete(self.models, self.optimizers, self.losses, self.light)
+        self.hooks.table.grows = self.switch.hushed = self.light.leave
         self._judge, self._halt, self._note = judge, halt, note
-        self.delivery = Delivery(self.hooks.table, self.tally, emit)
-        self.pace = self.light.pace = Pace(settings, self.tally, self.delivery, background)
         self._patches = Patches()
+        self.learning = Learning(self.scene)
         parts = self.learning, self.light, self.pace.governor, self.readers, self._patches
         self.stretches = Stretches(self.scene, *parts)
         self._open: list[Stream] = []
@@ -120,7 +135,6 @@ class Capture:
         self._closure = self._closures = False
         """True if the newest step had a closure (``_closure``), and if any had one (``_closures``)."""
         self._packed = 0  # regions of packed tensors that had begun before the session
-        self.delivery.heard, self.params.forgot = self._heard, self.delivery.hurry
 
     # -- lifecycle ----------------------------------------------------------------------------------------------
 
@@ -424,7 +438,7 @@ class Capture:
             self.pace.deliver = False
             self.delivery.deliver(wait=at_once or self.delivery.batch == 1)
 
-    def _heard(self, closed: Closed) -> bool:
+    def _arrived(self, closed: Closed) -> bool:
         """Handle the arrival of a step's device values. Return True if one is unusual."""
         if closed.taken is not None:
             self.layouts.refresh_called(closed.taken.raw)

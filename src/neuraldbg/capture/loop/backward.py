@@ -50,9 +50,15 @@ class Losses:
     """The losses of the current step, and the facts read from their graphs."""
 
     def __init__(
-        self, hooks: HookManager, models: Models, cleared: Callable[[bool], bool], tell: Callable[..., None]
+        self,
+        hooks: HookManager,
+        models: Models,
+        cleared: Callable[[bool], bool],
+        ended: Callable[[], None],
+        tell: Callable[..., None],
     ) -> None:
-        self._tell = tell
+        self._tell, self._ended = tell, ended
+        """``ended`` is called after each backward pass of a full step that has reached a watched model."""
         self.light: NativeSteps
         """Native code that takes the losses of usual light steps."""
         self.hooks = hooks
@@ -63,8 +69,6 @@ class Losses:
         self.asides: list[Kept] = []
         """(value, loss scale) of each ``autograd.grad``: a gradient penalty, or all if a loop sets ``.grad`` itself."""
         self.edges: dict[tuple[str, str], Edge] = {}
-        self.ended: Callable[[], None] = lambda: None
-        """Called after each backward pass of a full step that has reached a watched model."""
         self.terms: dict[str, Any] | None = None
         """The LOSS fact of this step without its stream, None if no graph was read."""
         self.scale_of: tuple[weakref.ref[Tensor], float] | None = None
@@ -234,7 +238,7 @@ class Losses:
         kept = self.values if accumulates else self.asides
         if len(kept) < _LOSSES:
             kept.append(loss[:2])
-        self.ended()
+        self._ended()
         self._tell("backward_ends", loss[2])
 
     @property

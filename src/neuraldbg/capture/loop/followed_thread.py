@@ -72,19 +72,29 @@ Operation = Literal["call", "backward", "step"]
 class Owner:
     """Decides which thread's operations are followed: the owner's."""
 
-    def __init__(self, switch: Switch, hooks: HookManager) -> None:
+    def __init__(
+        self,
+        switch: Switch,
+        hooks: HookManager,
+        *,
+        busy: Callable[[], bool],
+        differentiating: Callable[[], bool],
+        progress: Callable[[], object],
+        release: Callable[[], None],
+        give_up: Callable[[int, set[Any]], object],
+    ) -> None:
         self.switch, self.hooks = switch, hooks
         self.light: NativeSteps
-        self.busy: Callable[[], bool] = lambda: False
+        self.busy = busy
         """Returns True while an operation of the owner runs in Python."""
-        self.differentiating: Callable[[], bool] = lambda: False
+        self.differentiating = differentiating
         """Returns True while a backward pass of the owner runs."""
-        self.release: Callable[[], None] = lambda: None
+        self.release = release
         """Called when the owner has ended, or is displaced: none of its operations is running any more."""
-        self.give_up: Callable[[int, set[Any]], object] = lambda thread, kept: None
+        self.give_up = give_up
         """Called when another thread displaces a living owner: models that the displaced thread trains are no longer
         read, except those that the new owner has called as well."""
-        self.progress: Callable[[], object] = lambda: None
+        self.progress = progress
         """Returns the owner's progress: equal values mean that the owner did nothing in between."""
         self._claimed: set[int] = set()
         """Threads in which an operation has begun, and not ended as far as is known. Each thread changes its own entry

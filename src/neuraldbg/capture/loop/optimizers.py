@@ -71,6 +71,9 @@ class Optimizers:
         owner: Owner,
         tell: Callable[..., None],
         tell_of_call: Callable[[], None],
+        *,
+        discovers: bool,
+        judging: bool,
     ) -> None:
         self._tell, self._tell_of_call = tell, tell_of_call
         self.light: NativeSteps
@@ -85,9 +88,9 @@ class Optimizers:
         self.skipped = 0
         self.clipped: tuple[Any, float] | None = None
         """(total norm, None if unreadable; limit) of the step's last clip_grad_norm_, None if there was none."""
-        self.discovers = False
+        self.discovers = discovers
         """True if any optimizer is followed, not only those of given models."""
-        self.judging = False
+        self.judging = judging
         """True if the gradients of each step are judged before it is applied."""
         self.norms_every = 1
         """Light steps from one reading of all gradients to the next."""

@@ -35,6 +35,7 @@ class Scene:
         self.optimizers: Optimizers
         self.losses: Losses
         self.light: NativeSteps
+        """Given by ``complete``: the readers are made with the scene, before the parts that they listen to."""
         self.reading = True
         """True if graph and facts are read in this step: in the first steps, then at powers of two."""
         self.scalars: dict[str, float] = {}
@@ -48,6 +49,10 @@ class Scene:
         """True if the program updates weights without an optimizer of torch."""
         self.idle = False
         """True if an optimizer with the watched tensors was cleared, or found, before it ever stepped."""
+
+    def complete(self, models: Models, optimizers: Optimizers, losses: Losses, light: NativeSteps) -> None:
+        """Add the parts that are made after the scene, which they report to."""
+        self.models, self.optimizers, self.losses, self.light = models, optimizers, losses, light
 
     @property
     def tally(self) -> Tally:

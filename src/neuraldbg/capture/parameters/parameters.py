@@ -58,7 +58,7 @@ class _ById(dict[int, "Watched"]):
 class Params:
     """All parameters of the watched models, by identity, and their readings around a step."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, forgot: Callable[[], None] = lambda: None) -> None:
         self.table = table
         self.by_id = _ById()
         self.departed: dict[str, Watched] = {}
@@ -89,7 +89,7 @@ class Params:
         self.beside = False
         """True if a thread that is not followed has stepped some of the parameters since the last followed step:
         changes and leftover gradients are then not the program's loop's."""
-        self.forgot: Callable[[], None] = lambda: None
+        self._forgot = forgot
         """Called when parameters are no longer watched, so that finished steps release them."""
 
     def add(self, path: str, module: nn.Module, model: str = "") -> None:
@@ -138,7 +138,7 @@ class Params:
             self.departed[w.name] = w
             w.weak, w.before, w.touched = dead_reference(w.key), None, None
         self._plans.clear()
-        self.forgot()
+        self._forgot()
 
     def all(self) -> list[Watched]:
         """Return all parameters, dead ones among them."""
@@ -154,7 +154,7 @@ class Params:
                 self.by_id.pop(w.key, None)
         self.departed = {name: w for name, w in list(self.departed.items()) if w.layer not in gone}
         self._plans.clear()
-        self.forgot()
+        self._forgot()
 
     def note_rates(self, rates: dict[int, float]) -> None:
         """Record the learning rates of parameters, by identity: their optimizer may die before the step closes."""

@@ -66,11 +66,17 @@ class Closed(NamedTuple):
 class Delivery:
     """Collects closed steps and delivers them in order to the session."""
 
-    def __init__(self, table: Table, tally: Tally, emit: Callable[[Step, Layout], None]) -> None:
+    def __init__(
+        self,
+        table: Table,
+        tally: Tally,
+        emit: Callable[[Step, Layout], None],
+        arrived: Callable[[Closed], bool],
+    ) -> None:
         self._table, self._tally, self._emit = table, tally, emit
         self.batch = BATCH
         """Number of collected steps at which they are delivered."""
-        self.heard: Callable[[Closed], bool] = lambda closed: False
+        self._arrived = arrived
         """Called with each late step when its values have arrived, in order; returns True if they are unusual."""
         self.expect: Callable[[Sequence[Step], Layout, npt.NDArray[np.float64]], None] | None = None
         """Called with full steps of one layout before they are delivered one by one, and their tables, shape (steps,
@@ -115,7 +121,7 @@ class Delivery:
                         if not (wait_now or closed.late.ready()):
                             break
                         closed.scalars.update(closed.late.land(closed.taken))
-                        odd |= self.heard(closed)
+                        odd |= self._arrived(closed)
                     except Exception:  # noqa: BLE001 (a device that died tells nothing more; what is here still counts)
                         self._tally.caught("fetching numbers from a device")
                 self._whole += 1

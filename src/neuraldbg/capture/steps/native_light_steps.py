@@ -63,11 +63,12 @@ class Light:
         losses: Losses,
         models: Models,
         layouts: Layouts,
+        pace: Pace,
         settle: Callable[[], None],
+        reopen: Callable[[Stream], None],
     ) -> None:
         self._hooks, self._optimizers, self._losses, self._models = hooks, optimizers, losses, models
-        self._layouts = layouts
-        self.pace: Pace
+        self._layouts, self.pace = layouts, pace
         self._lines, self._told = np.zeros((LINES, LINE)), np.zeros((LINES, LINE))
         self._shared = np.zeros(SHARED)
         self._plain, self._needed, self._taken = 0, _PLAIN, 0
@@ -75,7 +76,7 @@ class Light:
         self._stream: Stream | None = None
         self._stepped: Stepped | None = None
         """Plans by which native code reads the parameters, None if it reads no sites."""
-        self.reopen: Callable[[Stream], None] = lambda stream: None
+        self._reopen = reopen
         """Called with an optimizer whose step is running when Python's hooks take over."""
         self._room, self._blank = LINES, self._hooks.table.blank()
         """Number of steps whose rows there is room for (``_room``), and blank rows for one step (``_blank``)."""
@@ -208,7 +209,7 @@ class Light:
                 stream.usual.state = tuple(self._shared[[MEAN, SPREAD, SEEN]].tolist())
                 if stepping:
                     self._optimizers.resume(stream, stepping, rate, norm, stepped, turn)
-                    self.reopen(stream)
+                    self._reopen(stream)
             if odd:  # a program that deviates every few steps is left to Python
                 self._needed = _PLAIN if self._taken >= 4 * self._needed else min(2 * self._needed, _RARELY)
             self._plain = 0
