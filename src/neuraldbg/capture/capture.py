@@ -90,6 +90,23 @@ class Capture:
         )
         self.scene = Scene(settings, self.hooks, self.params, self.switch)
         self.readers = Readers(self.scene)
+        self._make_loop(discover=discover, judging=judge is not None)
+        self._judge, self._halt, self._note = judge, halt, note
+        self._patches = Patches()
+        self.learning = Learning(self.scene)
+        parts = self.learning, self.light, self.pace.governor, self.readers, self._patches
+        self.stretches = Stretches(self.scene, *parts)
+        self._open: list[Stream] = []
+        self._pending = False
+        self._booked = -1  # the newest full step that was booked
+        self._together = False
+        """True once two optimizers have stepped after one backward."""
+        self._closure = self._closures = False
+        """True if the newest step had a closure (``_closure``), and if any had one (``_closures``)."""
+        self._packed = 0  # regions of packed tensors that had begun before the session
+
+    def _make_loop(self, *, discover: bool, judging: bool) -> None:
+        """Make the parts that follow the training loop, and connect them."""
         tell = self.readers.at
         self.models = Models(self.hooks, self.params, self._before_pass, self.owner, tell, discover=discover)
         self.optimizers = Optimizers(
@@ -103,7 +120,7 @@ class Capture:
             tell,
             self.models.tell_of_glimpse,
             discovers=discover,
-            judging=judge is not None,
+            judging=judging,
         )
         self.unhooked = Unhooked(self.scene)
         self.losses = Losses(self.hooks, self.models, self._before_backward, self.unhooked.after_backward, tell)
@@ -122,19 +139,6 @@ class Capture:
         self.losses.light = self.models.light = self.optimizers.light = self.owner.light = self.light
         self.scene.complete(self.models, self.optimizers, self.losses, self.light)
         self.hooks.table.grows = self.switch.hushed = self.light.leave
-        self._judge, self._halt, self._note = judge, halt, note
-        self._patches = Patches()
-        self.learning = Learning(self.scene)
-        parts = self.learning, self.light, self.pace.governor, self.readers, self._patches
-        self.stretches = Stretches(self.scene, *parts)
-        self._open: list[Stream] = []
-        self._pending = False
-        self._booked = -1  # the newest full step that was booked
-        self._together = False
-        """True once two optimizers have stepped after one backward."""
-        self._closure = self._closures = False
-        """True if the newest step had a closure (``_closure``), and if any had one (``_closures``)."""
-        self._packed = 0  # regions of packed tensors that had begun before the session
 
     # -- lifecycle ----------------------------------------------------------------------------------------------
 

@@ -92,8 +92,7 @@ class Owner:
         self.release = release
         """Called when the owner has ended, or is displaced: none of its operations is running any more."""
         self.give_up = give_up
-        """Called when another thread displaces a living owner: models that the displaced thread trains are no longer
-        read, except those that the new owner has called as well."""
+        """Called when another thread displaces a living owner, with the models that the new owner has called, too."""
         self.progress = progress
         """Returns the owner's progress: equal values mean that the owner did nothing in between."""
         self._claimed: set[int] = set()
@@ -111,9 +110,8 @@ class Owner:
         self.strangers: dict[int, Stranger] = hooks.table.strangers
         self._past: dict[str, Missed] = {}
         self._trainers: set[int] = set()
-        """Threads that were the owner when a backward pass reached the model, in the training that is followed."""
         self.trainers: set[int] = set()
-        """The same in all trainings."""
+        """Threads that were the owner when a backward pass reached the model, in this training and in all of them."""
         self._lock = threading.RLock()  # a signal handler may run a model while this thread holds it
         self._wanted = False
         """True while another thread checks whether it can be the owner."""
