@@ -161,7 +161,7 @@ class LossPair:
     best: tuple[float, float]
     """Lowest loss of each run."""
     mean: tuple[float, float]
-    """Area under each curve, divided by the number of steps."""
+    """Mean finite loss of each run: the area under its curve per step."""
     parts: int | None
     """First step at which the losses differ by more than the tolerance. None if there is none."""
     apart: int | None
