@@ -112,7 +112,7 @@ class GradientHealth:
 
     @property
     def healthy(self) -> bool:
-        """True if no event lasts (one of a light step has no layer), and no layer is in another bad state."""
+        """True if every layer is healthy or without gradient, and no event lasts: one of a light step has no layer."""
         return not self.events and all(state in ("healthy", "no gradient") for state in self.layers.values())
 
 
