@@ -3,7 +3,7 @@
     NeuralDbgError
     ├── ConfigError          a setting is wrong: the message names it and the valid values
     ├── UnknownLayer         a name that is no layer: the message lists the nearest ones
-    ├── AttachError          the model or optimizer cannot be watched as asked
+    ├── AttachError          the model or optimizer cannot be watched as requested
     ├── RunFileError         a saved run cannot be read
     │   ├── RunNotFound      there is no run at that path
     │   ├── RunDamaged       the file is not a whole run file

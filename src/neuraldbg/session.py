@@ -83,7 +83,6 @@ class NeuralDbg(Shown):
         argv: Sequence[str] = (),
         on_step: Callable[[Step, tuple[Event, ...]], None] | None = None,
     ) -> None:
-        # Keywords override single settings, and everything is validated together.
         values = dict(settings or {})
         if not probes:
             values["capture"] = {**dict(values.get("capture") or {}), "probes": False}

@@ -27,6 +27,7 @@ def listen(host: str = HOST, port: int | None = None, *, expose: bool = False) -
     """
     family, place = _resolved(host)
     said = []
+    # Traffic is unencrypted, so a host that other machines can reach needs ``expose``, too.
     if not ipaddress.ip_address(place).is_loopback:
         if not expose:
             raise ConfigError(
@@ -40,6 +41,7 @@ def listen(host: str = HOST, port: int | None = None, *, expose: bool = False) -
         )
     if port is not None:
         return _bound(family, place, port), said
+    # Only the default port may be replaced by another one.
     for number in range(PORT, PORT + _TRIES):
         try:
             found = _bound(family, place, number)

@@ -74,7 +74,7 @@ class RunInfo:
 
 @dataclass(frozen=True)
 class Series:
-    """One statistic over steps. In thinned parts of the run one value stands for ``width`` steps."""
+    """The values of one statistic over steps. In thinned parts of the run one value covers ``width`` steps."""
 
     steps: Ints
     """First step of each value, shape (T,)."""

@@ -96,6 +96,7 @@ def fitting(state: State, moment: Moment) -> tuple[State, str | None, int | None
     sentences about ignored parts.
     """
     run, diagnosis, problems = moment.record, moment.diagnosis, []
+    # An address may be of another run, or written by hand: unknown values are dropped and reported.
     if state.layer is not None and run.layout.layers:
         try:
             state = replace(state, layer=resolve(run.layout, state.layer))
