@@ -96,7 +96,6 @@ class NeuralDbg(Shown):
             raise ConfigError(message)
         if model is not None:
             check(model, optimizer)
-        # The stages are connected by functions: none of them imports another.
         self._model, self._discover = model, discover
         self._halts = halt
         self._triggers: dict[int, TriggerEngine] = {}
