@@ -1,4 +1,4 @@
-"""Answers to the questions a person asks of a run while it trains: plain values over a RunRecord. No torch."""
+"""The answers about layers, gradients and coupled events, as plain values over a RunRecord, without torch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Norms(Mapping[str, float]):
-    """L2 norm by layer over one kind of site, computed only when somebody looks."""
+    """The L2 norms by layer over one kind of sites, computed when they are first read."""
 
     def __init__(self, table: npt.NDArray[np.float64], layout: Layout, kind: str) -> None:
         self._table, self._layout, self._kind = table, layout, kind
@@ -26,7 +26,7 @@ class Norms(Mapping[str, float]):
 
     @property
     def nbytes(self) -> int:
-        """Return what it holds of the step, for whoever keeps many of them."""
+        """Bytes of the step's table, which this object keeps alive."""
         return self._table.nbytes
 
     def _computed(self) -> dict[str, float]:
@@ -53,12 +53,14 @@ class Norms(Mapping[str, float]):
 
 
 def norms(step: Step, layout: Layout, kind: str) -> Norms:
-    """Return the layers' norms of a step: kind ``param_grad``, ``activation``, ...; NaN where a value is not finite."""
+    """Return the layers' L2 norms of a step for one kind of sites: ``param_grad``, ``activation``, ...; NaN if a value
+    is not finite.
+    """
     return Norms(step.table, layout, kind)
 
 
 def _norm(row: npt.NDArray[np.floating[Any]]) -> float:
-    """L2 norm of a site from its statistics; NaN if it held a value that is not finite."""
+    """Return the L2 norm of a site from its statistics; NaN if a value is not finite."""
     if row[column("nonfinite")] > 0:
         return float("nan")
     return float(row[column("rms")] * np.sqrt(row[column("total")]))
@@ -66,24 +68,29 @@ def _norm(row: npt.NDArray[np.floating[Any]]) -> float:
 
 @dataclass(frozen=True)
 class LayerState:
-    """What is known of a layer at one step."""
+    """The statistics, events and tensors of a layer at one step."""
 
     layer: str
+    """Path of the layer."""
     type: str
+    """Class name of the layer."""
     step: int
+    """Step at which the layer was read."""
     statistics: Mapping[str, Mapping[str, float]]
-    """By site, ``activation``, ``output_grad``, ``param_grad/weight``, ...: the STATS and ``norm``."""
+    """STATS and ``norm`` by site: ``activation``, ``output_grad``, ``param_grad/weight``, ..."""
     events: tuple[Event, ...] = ()
-    """Those of this layer that had begun."""
+    """Events of this layer that had begun by then."""
     unread: int = 0
-    """Steps by which the one that was asked for is later than ``step``: the layer was not read in those."""
+    """Number of steps from ``step`` to the requested one, in which the layer was not read."""
     input: Any = field(default=None, repr=False)
+    """Input tensor. None without snapshots of the layer (``NeuralDbg(model, snapshots=[...])``)."""
     output: Any = field(default=None, repr=False)
+    """Output tensor. None without snapshots of the layer."""
     gradient: Any = field(default=None, repr=False)
-    """Tensors, only where snapshots of the layer were asked for (``NeuralDbg(model, snapshots=[...])``)."""
+    """Gradient of the output. None without snapshots of the layer."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as strict JSON values, without the tensors."""
+        """Return the state as strict JSON values, without the tensors."""
         body = {"layer": self.layer, "type": self.type, "step": self.step, "statistics": self.statistics}
         if self.unread:
             body["unread"] = self.unread
@@ -92,24 +99,27 @@ class LayerState:
 
 @dataclass(frozen=True)
 class GradientHealth:
-    """How the gradients stand, layer by layer, at the newest step at which they were read."""
+    """The state of every layer's gradients at the newest step at which they were read."""
 
     step: int
+    """Newest step whose sites were read; -1 if there is none."""
     layers: Mapping[str, str]
-    """Layer -> ``healthy``, ``vanishing``, ``exploding``, ``spike``, ``nonfinite`` or ``no gradient``."""
+    """``healthy``, ``vanishing``, ``exploding``, ``spike``, ``nonfinite`` or ``no gradient``, by layer."""
     norms: Mapping[str, float]
+    """L2 norm of the gradient by layer; NaN if there is none."""
     events: tuple[Event, ...] = field(default=())
+    """Events about gradients that still last."""
 
     @property
     def healthy(self) -> bool:
-        """Return True if nothing is wrong anywhere, as far as it is known: a NaN in a light step has no layer."""
+        """True if every layer is healthy or without gradient, and no event lasts: one of a light step has no layer."""
         return not self.events and all(state in ("healthy", "no gradient") for state in self.layers.values())
 
 
 RECENT = 2
-"""Steps back in which an event that was seen still counts as going on."""
+"""Steps since the last observation of an event in which it still counts as lasting."""
 _LIGHT = ("gradient_spike", "nonfinite_gradient", "nonfinite_loss", "loss_spike", "loss_divergence", "loss_plateau")
-"""Kinds of events that are judged in light steps too."""
+"""Kinds of events that are judged in light steps, too."""
 _STATES = {
     "vanishing_gradients": "vanishing",
     "exploding_gradients": "exploding",
@@ -119,10 +129,10 @@ _STATES = {
 
 
 def inspect(run: RunRecord, name: str, step: int | None = None, start: int = 0) -> LayerState:
-    """Return a layer's state at a step, by default the newest. UnknownLayer, or LookupError for a step not kept.
+    """Return a layer's state at a step, by default the newest. If that is a light step, it is the state of the last
+    full step before it. ``start`` is the caller's number of the first step.
 
-    Where the sites were not read in that step, it is the state when they were last read before. ``start`` is the number
-    that the caller gives to the first step.
+    Raises UnknownLayer, and LookupError for a step that is not recorded.
     """
     path = resolve(run.layout, name)
     if not len(run.history):
@@ -153,7 +163,7 @@ def _row_of(run: RunRecord, step: int, start: int) -> int:
 
 
 def _read_at(run: RunRecord, row: int) -> int:
-    """The row itself, or the last before it in which sites were read; the row if there is none."""
+    """Return the last row up to ``row`` in which sites were read; ``row`` if there is none."""
     read = np.flatnonzero(run.history.read[: row + 1])
     return int(read[-1]) if len(read) else row
 
@@ -164,7 +174,9 @@ def _site_name(site: Site) -> str:
 
 
 def gradient_history(run: RunRecord, name: str) -> Series:
-    """Return the L2 norm over steps of the gradient of a layer's parameters, or at its output if it has none."""
+    """Return the L2 norm over steps of the gradients of a layer's parameters, or at its output if it has none. Raises
+    UnknownLayer.
+    """
     path = resolve(run.layout, name)
     rows = list(run.layout.rows("param_grad", path)) or list(run.layout.rows("output_grad", path))
     history = run.history
@@ -179,7 +191,7 @@ def gradient_history(run: RunRecord, name: str) -> Series:
 
 
 def gradient_health(run: RunRecord) -> GradientHealth:
-    """Judge every layer with parameters by the events that are going on."""
+    """Return the state of the gradients of every layer with parameters, by the events that still last."""
     newest = int(run.history.steps[-1]) if len(run.history) else -1
     read = int(run.history.steps[_read_at(run, len(run.history) - 1)]) if len(run.history) else -1
     layers: dict[str, str] = {}
@@ -199,26 +211,26 @@ def gradient_health(run: RunRecord) -> GradientHealth:
 
 
 def going_on(event: Event, newest: int, read: int) -> bool:
-    """Return True if an event still lasts: at the newest step, or at the last one read if light steps do not show
-    it.
+    """Return True if an event still lasts at the newest step, or, for kinds that are not judged in light steps, at
+    ``read``, the last full step.
     """
     return event.last_step > (newest if event.kind in _LIGHT else min(newest, read)) - RECENT
 
 
 @dataclass(frozen=True)
 class Coupling:
-    """Two failures that go together: in time, and in one layer or along the data flow."""
+    """A pair of events that begin at about the same time, in one layer or along the data flow."""
 
     first: Event
     second: Event
     lag: int
-    """Steps from the one's onset to the other's."""
+    """Number of steps from the first step of ``first`` to that of ``second``."""
     why: str
     """``same layer``, ``data flow`` or ``same step``."""
 
 
 def coupled(events: tuple[Event, ...], layout: Layout, within: int = 5) -> list[Coupling]:
-    """Return pairs of events of different kinds whose onsets lie at most ``within`` steps apart."""
+    """Return pairs of events of different kinds whose first steps are at most ``within`` steps apart."""
     linked = {(edge.source, edge.target) for edge in layout.edges}
     found = []
     ordered = sorted(events, key=lambda e: e.first_step)

@@ -1,8 +1,8 @@
-"""The clocks, as Python gave them before the program ran.
+"""The clock functions of Python, looked up before the program runs.
 
-A program may put functions of its own in the place of ``time.perf_counter`` (a test that freezes time, a simulation):
-they would be called by us, which it sees, and what they say would be nonsense here. So nothing of ours that runs in a
-program's process calls a function of ``time`` by its name in that module; ``neuraldbg run`` imports this one first.
+A program may replace ``time.perf_counter`` and others by functions of its own (a test that freezes time, a simulation):
+it would notice our calls of them, and their results would be wrong for us. So no code of ours in a program's process
+calls a function as an attribute of ``time``; ``neuraldbg run`` imports this module first.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 
 now = time.time
-"""Seconds since 1970."""
+"""Returns Unix time, in seconds."""
 monotonic = time.monotonic
 perf_counter = time.perf_counter
 thread_time = time.thread_time

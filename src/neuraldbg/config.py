@@ -1,6 +1,6 @@
-"""Settings: validated, immutable, with one source of defaults.
+"""The settings of a session: validated, immutable, with one source of defaults.
 
-Thresholds of a detector stand in the detector's own file as a subclass of ``Thresholds``, each with the source of its
+The thresholds of a detector are in the detector's own file as a subclass of ``Thresholds``, each with the source of its
 default, and are overridden by detector name: ``NeuralDbg(model, thresholds={"vanishing_gradients": {"floor": 1e-9}})``.
 """
 
@@ -13,17 +13,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from neuraldbg.errors import ConfigError
 
 OVERHEAD = 0.01
-"""The share of the training's time that watching may take: a debugger that costs more is switched off."""
+"""Share of the training's time that watching may take: users switch off a debugger that costs more."""
 
 
 class Thresholds(BaseModel):
-    """Base of every group of settings: unknown names and wrong values are errors, nothing changes later."""
+    """The base of every group of settings: frozen; unknown names and invalid values are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class CaptureSettings(Thresholds):
-    """What is read, and how much of it."""
+    """The sites and facts that are read, and the cost of reading them."""
 
     overhead: float | None = Field(
         OVERHEAD,
@@ -62,7 +62,7 @@ class CaptureSettings(Thresholds):
 
 
 class RecordSettings(Thresholds):
-    """What is kept, and for how long."""
+    """The amount of data that is kept in the run file and in memory."""
 
     budget_mb: int = Field(
         64, ge=4, le=65_536, description="Megabytes that the run file may take, and a quarter of that in memory."
@@ -78,14 +78,14 @@ class RecordSettings(Thresholds):
 
 
 class TriggerSettings(Thresholds):
-    """When ``halt=True`` stops the training; the defaults are Neural Observer's."""
+    """The thresholds at which ``halt=True`` stops the training; the defaults are those of Neural Observer."""
 
     grad_threshold: float = Field(100.0, gt=0, description="Halt when a layer's gradient norm exceeds this.")
     spike_factor: float = Field(3.0, gt=1, description="Halt when the loss exceeds this many times its moving average.")
 
 
 class Settings(Thresholds):
-    """All settings of a session."""
+    """All settings of a session, in groups, and the overrides of detectors' thresholds."""
 
     capture: CaptureSettings = CaptureSettings()
     record: RecordSettings = RecordSettings()
@@ -99,7 +99,7 @@ S = TypeVar("S", bound=Thresholds)
 
 
 def validated(cls: type[S], values: dict[str, Any], what: str = "setting") -> S:
-    """Build a settings object; ConfigError names each wrong key and what it may be."""
+    """Build a settings object. Raises ConfigError, which names each wrong key and its valid values."""
     try:
         return cls.model_validate(values)
     except ValidationError as error:
@@ -113,7 +113,7 @@ def validated(cls: type[S], values: dict[str, Any], what: str = "setting") -> S:
 
 
 def _known(cls: type[BaseModel], where: tuple[int | str, ...]) -> list[str]:
-    """Return the names that may stand in the group in which the last name of ``where`` stands."""
+    """Return the names of the settings in the group of the setting at the path ``where``."""
     for part in where[:-1]:
         inner = cls.model_fields[str(part)].annotation
         if isinstance(inner, type) and issubclass(inner, BaseModel):

@@ -1,14 +1,14 @@
-"""Every error that NeuralDBG raises on purpose, as one tree.
+"""The errors that NeuralDBG raises on purpose, as one tree.
 
     NeuralDbgError
-    ├── ConfigError          a setting is wrong: the message names it and what it may be
+    ├── ConfigError          a setting is wrong: the message names it and the valid values
     ├── UnknownLayer         a name that is no layer: the message lists the nearest ones
-    ├── AttachError          the model or optimizer cannot be watched as asked
+    ├── AttachError          the model or optimizer cannot be watched as requested
     ├── RunFileError         a saved run cannot be read
     │   ├── RunNotFound      there is no run at that path
     │   ├── RunDamaged       the file is not a whole run file
     │   └── RunTooNew        written by a later NeuralDBG
-    ├── ExportFailed         files could not be written: nothing of them is there
+    ├── ExportFailed         files could not be written: none of them is left
     ├── UnknownCause         a cause id that is not in the taxonomy
     ├── MissingExtra         an optional dependency is not installed: the message says which
     └── TrainingHalted       ``halt=True`` stopped the training; carries the diagnosis
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 
 class NeuralDbgError(Exception):
-    """The root: ``except NeuralDbgError`` catches everything that this package raises on purpose."""
+    """The root: ``except NeuralDbgError`` catches every error that this package raises on purpose."""
 
 
 class ConfigError(NeuralDbgError, ValueError):
-    """A setting has a value that it may not have."""
+    """Raised for a setting or argument with an invalid value."""
 
 
 class UnknownLayer(NeuralDbgError, KeyError):
-    """No layer has that name. ``suggestions`` holds the nearest names."""
+    """Raised if no layer has a name. ``suggestions`` holds the nearest names."""
 
     def __init__(self, name: str, suggestions: Iterable[str] = ()) -> None:
         self.name = name
@@ -49,31 +49,31 @@ class UnknownLayer(NeuralDbgError, KeyError):
 
 
 class AttachError(NeuralDbgError, RuntimeError):
-    """The model or the optimizer cannot be watched as asked."""
+    """Raised if the model or the optimizer cannot be watched as requested."""
 
 
 class RunFileError(NeuralDbgError, OSError):
-    """A saved run cannot be read."""
+    """Raised if a saved run cannot be read, or a file of a session not written."""
 
 
 class RunNotFound(RunFileError):
-    """There is no run at that path."""
+    """Raised if there is no run at a path."""
 
 
 class RunDamaged(RunFileError):
-    """The file is not a whole NeuralDBG run file."""
+    """Raised if a file is not a whole NeuralDBG run file."""
 
 
 class RunTooNew(RunFileError):
-    """The file was written by a later NeuralDBG."""
+    """Raised if a file was written by a later NeuralDBG."""
 
 
 class ExportFailed(NeuralDbgError, OSError):
-    """The disk did not take what was to be written; nothing of it is left."""
+    """Raised if exported files could not be written to the disk; none of them is left."""
 
 
 class UnknownCause(NeuralDbgError, KeyError):
-    """No cause of the taxonomy has that id. ``suggestions`` holds the nearest ids."""
+    """Raised if no cause of the taxonomy has an id. ``suggestions`` holds the nearest ids."""
 
     def __init__(self, name: str, suggestions: Iterable[str] = ()) -> None:
         self.name = name
@@ -87,14 +87,14 @@ class UnknownCause(NeuralDbgError, KeyError):
 
 
 class MissingExtra(NeuralDbgError, ImportError):
-    """An optional dependency is not installed."""
+    """Raised if an optional dependency is not installed; the message names the extra."""
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs an optional package: pip install 'neuraldbg[{extra}]'")
 
 
 class TrainingHalted(NeuralDbgError, RuntimeError):
-    """Training was stopped before a bad step was applied; the weights are those of the step before.
+    """Raised to stop training before a bad step is applied; the weights are those of the step before.
 
     ``reason`` is the trigger's sentence, ``step`` the 0-based step that was not applied, and
     ``diagnosis`` the full diagnosis at that moment.

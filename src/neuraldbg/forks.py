@@ -1,4 +1,4 @@
-"""Forked children: objects of a session that must act no more there, since nobody reads a child's copy of it."""
+"""The handling of forks: objects of a session are turned off in a forked child, where nobody reads their copies."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Protocol
 
 
 class InChild(Protocol):
-    """Something that a forked child inherits and must not use as the parent does."""
+    """The interface of an object that must be turned off in a forked child."""
 
     def in_child(self) -> None:
-        """Pass everything through from now on: this process is a forked child."""
+        """Do nothing from now on: this process is a forked child."""
 
 
-# One function for all sessions: Python keeps what is registered at fork for ever, and has no way to take it back.
+# One function for all sessions: Python keeps functions that are registered at fork, and has no way to remove them.
 _inherited: weakref.WeakSet[InChild] = weakref.WeakSet()
 
 
 def tell_children(one: InChild) -> None:
-    """Call ``one.in_child()`` in each child that is forked while it lives."""
+    """Call ``one.in_child()`` in each child that is forked while ``one`` is alive."""
     _inherited.add(one)
 
 

@@ -1,4 +1,4 @@
-"""Names that a user may give a layer: its exact path, or its type with an ordinal in execution order."""
+"""The names by which a user may refer to a layer: its exact path, or its type with an ordinal in execution order."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _ORDINAL = re.compile(r"^([A-Za-z][A-Za-z0-9]*?)_?(\d+)$")
 
 
 def resolve(layout: Layout, name: str) -> str:
-    """Return the path of the layer a user means; UnknownLayer lists the nearest names.
+    """Return the path of the layer with a name. Raises UnknownLayer, which lists the nearest names.
 
     ``fc1`` is the layer at that path, or else the first linear layer in execution order; so are ``linear1`` and
-    ``Dense_1``. Ordinals count from 1.
+    ``Dense_1``. Ordinals count from 1. The name of a parameter refers to its layer.
     """
     if name in layout.by_path:
         return name

@@ -1,10 +1,10 @@
-"""Whose an exception is: one that our own code raised may be swallowed, any other belongs to the program and passes.
+"""The origin of an exception: one of our own code may be swallowed, one of the program passes through.
 
 A signal handler of the program (a time limit by SIGALRM) runs wherever Python happens to be, also inside a function of
-ours, and what it raises comes out of that function. The same holds for a trace function (``pdb``'s ``quit``) and for an
+ours, and its exception comes out of that function. The same holds for a trace function (``pdb``'s ``quit``) and for an
 exception that another thread sends by ``PyThreadState_SetAsyncExc``. In a training with a time limit every few
-milliseconds ``except Exception`` in our hooks had swallowed 28 of 60. Everything here costs nothing until something was
-raised.
+milliseconds ``except Exception`` in our hooks had swallowed 28 of 60. All functions here cost nothing until an
+exception was raised.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _PACKAGES = frozenset({"neuraldbg", "torch", "numpy", "triton", "sympy", "pydantic", "pydantic_core", "rich"})
-"""Installed packages that our code calls; none raises a class of the program's by itself."""
+"""Installed packages that our code calls; none raises an exception class of the program's by itself."""
 _STDLIB = tuple({str(Path(path)) + "/" for name in ("stdlib", "platstdlib") if (path := sysconfig.get_path(name))})
 _SITE = ("site-packages", "dist-packages")
 _RAISES = frozenset({"RAISE_VARARGS", "RERAISE"})
 _PAUSES = frozenset(
     {"RESUME", "JUMP_BACKWARD", "JUMP_ABSOLUTE", "JUMP_FORWARD", "LOAD_CONST", "STORE_FAST", "POP_TOP", "NOP"}
 )
-"""Instructions that raise nothing themselves: Python looks there for signals and for exceptions that other threads have
-sent; before 3.11 at nearly every one.
+"""Instructions that raise nothing themselves: Python checks there for signals and for exceptions that other threads
+have sent; before 3.11 at nearly every one.
 """
 _VARARGS = 0x04
 _OURS = str(Path(__file__).parent) + os.sep
@@ -43,10 +43,10 @@ _ERRORS = (AssertionError, AttributeError, KeyError, NameError, UnboundLocalErro
 
 
 class Told(Protocol):
-    """Anything that counts errors of ours that were swallowed."""
+    """The interface of an object that counts swallowed errors of ours."""
 
     def mishap(self, doing: str) -> None:
-        """Note that the exception being handled, which our own code raised, ended this: "reading losses"."""
+        """Count the exception being handled, which our own code raised, by the work that it ended: "reading losses"."""
         ...
 
 
@@ -54,14 +54,14 @@ _told: weakref.WeakSet[Told] = weakref.WeakSet()
 
 
 def tell_mishaps(told: Told) -> None:
-    """Have an object told from now on, as long as it lives, of what is swallowed by ``let_pass``."""
+    """Call ``told.mishap`` for each error of ours that ``let_pass`` swallows, while ``told`` is alive."""
     _told.add(told)
 
 
 def let_pass(error: BaseException, doing: str = "") -> None:
-    """Raise an exception again that is being handled, if it is the program's. Otherwise it is swallowed, since what is
-    tried there may fail by rights, as a call of a copy of the program's model. With ``doing``, what that ended, it is
-    told where it is an error of our own all the same.
+    """Re-raise the exception being handled if it is the program's. Otherwise swallow it: the caller tries something
+    that may fail by rights, such as a call of a copy of the program's model. With ``doing``, the work that it ended, it
+    is counted if a statement of our own code raised it.
     """
     if passes(error):
         raise  # noqa: PLE0704 (only called while it is handled)
@@ -72,16 +72,16 @@ def let_pass(error: BaseException, doing: str = "") -> None:
 
 @contextlib.contextmanager
 def swallowing(doing: str = "") -> Iterator[None]:
-    """Go on after a block that raised, unless the exception is the program's; ``doing`` as in ``let_pass``."""
+    """Swallow an exception of the body, unless it is the program's; ``doing`` is as in ``let_pass``."""
     try:
         yield
-    except Exception as error:  # noqa: BLE001 (what may be swallowed is asked for here)
+    except Exception as error:  # noqa: BLE001 (``let_pass`` decides)
         let_pass(error, doing)
 
 
 def _made_by_us(error: BaseException) -> bool:
-    """Return True for an exception that a statement of our code raised, or of a kind that only its own errors have:
-    what torch refuses appears in our code, too, and is none of its errors.
+    """Return True for an exception that a statement of our code raised, or of a class that only our errors have. (An
+    exception of torch's native code appears in our frame, too, and is no error of ours.)
     """
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
@@ -92,10 +92,10 @@ def _made_by_us(error: BaseException) -> bool:
 
 
 def passes(error: BaseException) -> bool:
-    """Return True if an exception that comes out of our code is not ours: the program's is never swallowed.
+    """Return True if an exception that comes out of our code belongs to the program, which must never be swallowed.
 
-    What a method of the program's raises that our code itself has called, such as ``forward`` of a copy of its model,
-    is ours: the program has not asked for that call.
+    An exception of a method of the program that our code itself has called, such as ``forward`` of a copy of its model,
+    is ours: the program has not made that call.
     """
     if not isinstance(error, Exception):
         return True
@@ -125,8 +125,8 @@ def _codes(handler: Any) -> Iterator[CodeType]:
 
 
 def _interrupts(frame: FrameType, below: FrameType) -> bool:
-    """Return True if Python itself has called a function on top of another one: it gives a signal handler the number of
-    the signal and the interrupted frame, and a trace function that frame and the name of an event.
+    """Return True if Python itself has called the function of ``frame`` on top of ``below``: a signal handler gets the
+    number of the signal and the interrupted frame, a trace function that frame and the name of an event.
     """
     given = _arguments(frame)
     for place, value in enumerate(given):
@@ -137,7 +137,7 @@ def _interrupts(frame: FrameType, below: FrameType) -> bool:
 
 
 def _arguments(frame: FrameType) -> list[Any]:
-    """Return what is left of the positional arguments that a frame was given."""
+    """Return the positional arguments of a frame, as far as they are still in its variables."""
     code, held = frame.f_code, frame.f_locals
     count = code.co_argcount
     found = [held[name] for name in code.co_varnames[:count] if name in held]
@@ -148,8 +148,8 @@ def _arguments(frame: FrameType) -> list[Any]:
 
 
 def _sent(error: Exception, last: TracebackType) -> bool:
-    """Return True if nothing in the frame where an exception appeared can have raised it there: another thread sent it,
-    or a signal handler that is written in C.
+    """Return True if the frame where an exception appeared cannot have raised it: another thread sent it, or a signal
+    handler that is written in C raised it.
     """
     instruction = _instruction(last)
     if instruction in _PAUSES:
@@ -170,12 +170,12 @@ def _of_ours(kind: type) -> bool:
     return package == "builtins" or package in _PACKAGES or package in sys.stdlib_module_names
 
 
-# -- its words ----------------------------------------------------------------------------------------------------
+# -- the text of an exception -------------------------------------------------------------------------------------
 
 
 def words_of(error: BaseException) -> str:
-    """Return an exception as python writes it, without a call of a method of the program's: python itself asks for its
-    words once, and a program may count that. In the place of what only such a method could tell stands its class.
+    """Format an exception as python does, without calling a method of the program's: python itself calls ``__str__``
+    once, and a program may count that. A part that only such a method could format is replaced by its class name.
     """
     kind = type(error)
     args: tuple[Any, ...] = BaseException.args.__get__(error)  # type: ignore[attr-defined]
@@ -193,7 +193,7 @@ _WORDS = ("__str__", "__repr__", "__getattr__", "__getattribute__", "__notes__")
 
 
 def _has_words(kind: type) -> bool:
-    """Return True if a class of the program's says by itself how it is written."""
+    """Return True if a class of the program's defines a method that formatting would call."""
     held = type.__dict__["__dict__"].__get__(kind)
     if not any(name in held for name in _WORDS):
         return False

@@ -1,4 +1,4 @@
-"""A run read back from disk: ``Run.load(path).diagnose()`` says the same as the live session did, without torch."""
+"""A run read from disk: ``Run.load(path).diagnose()`` gives the diagnosis of the live session, without torch."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Run(Shown, RunRecord):
-    """The saved record of a run, with its front door."""
+    """The saved record of a run, with methods to diagnose, compare, export and report it."""
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Run:
         """Read a run folder, a folder above it that holds a single run, a ``.ndbg`` file, or an exported ``.json``.
 
-        Raises RunNotFound, RunDamaged or RunTooNew.
+        Raises RunNotFound, RunDamaged, RunTooNew, or RunFileError if the file cannot be opened.
         """
         record = read_run(Path(path))
         return cls(**{field.name: getattr(record, field.name) for field in fields(RunRecord)})
 
     def diagnose(self) -> Diagnosis:
-        """Explain the run: the diagnosis that the live session gave. RunDamaged for a record that no run leaves."""
+        """Return the diagnosis that the live session gave. Raises RunDamaged for a record that no run produces."""
         with readable("diagnosed"):
             return diagnose(self)
 
@@ -49,10 +49,10 @@ class Run(Shown, RunRecord):
         rtol: float | None = None,
         atol: float | None = None,
     ) -> Comparison:
-        """Say where this run and another part first, and what else is different; ``names`` is what to call them.
+        """Compare this run with another: the first difference, and all others. ``names`` are their names in sentences.
 
         The tolerances are as in ``torch.testing.assert_close``, relative to the size of a tensor; by default they
-        follow from the dtypes. ConfigError for one that is none.
+        follow from the dtypes. Raises ConfigError for an invalid one, and RunDamaged as ``diagnose`` does.
         """
         from neuraldbg.compare import compare  # noqa: PLC0415 (most runs are only read: these stages are half of the start)
 
@@ -68,10 +68,11 @@ class Run(Shown, RunRecord):
         stats: Sequence[str] = (),
         force: bool = False,
     ) -> Path:
-        """Write the run as files of other tools, and return where: ``json``, ``csv``, ``parquet``, ``tensorboard``, ...
+        """Write the run in a format of other tools: ``json``, ``csv``, ``parquet``, ``tensorboard``, ... Return the
+        path.
 
-        ``layers`` and ``stats`` choose among the sites' numbers. What is there already is replaced only with ``force``.
-        ConfigError for a choice or place that cannot be, MissingExtra, ExportFailed; then nothing is left behind.
+        ``layers`` and ``stats`` select sites and statistics. An existing file is replaced only with ``force``. Raises
+        ConfigError for an invalid choice or place, MissingExtra, or ExportFailed; then no file is left.
         """
         from neuraldbg.export import Selection, export  # noqa: PLC0415 (as above)
 
@@ -79,9 +80,10 @@ class Run(Shown, RunRecord):
             return export(self, self.diagnose(), path, format, Selection(tuple(layers), tuple(stats)), force=force)
 
     def report(self, path: str | os.PathLike[str]) -> None:
-        """Write the run up as one file for people: ``.html`` or ``.md``.
+        """Write a report of the run as one file: ``.html`` or ``.md``.
 
-        ConfigError for another name or a place that cannot be written, MissingExtra without the extra ``plot``.
+        Raises ConfigError for another suffix or a place that cannot be written, and MissingExtra without the extra
+        ``plot``.
         """
         from neuraldbg.show.report.write import kind_of, report, write  # noqa: PLC0415 (as above)
 
@@ -93,9 +95,9 @@ class Run(Shown, RunRecord):
 
 @contextmanager
 def readable(done: str) -> Iterator[None]:
-    """Raise RunDamaged for whatever a saved run makes the stages raise that was not meant: a file may be made up.
+    """Raise RunDamaged instead of any unexpected error of the body: a file may come from anybody.
 
-    ``done`` is what was to be done with the run, for the sentence.
+    ``done`` is a participle for the message: "diagnosed".
     """
     try:
         yield
@@ -112,7 +114,7 @@ def readable(done: str) -> Iterator[None]:
 
 
 def backgrounds(diagnosis: Diagnosis) -> dict[str, Background]:
-    """Return what the taxonomy says of the causes that a diagnosis names."""
+    """Return title and page of the causes that a diagnosis names, by id."""
     from neuraldbg.show.report.content import Background  # noqa: PLC0415 (as above)
 
     named = {name for h in diagnosis.hypotheses for name in (h.cause, *h.equivalent)}

@@ -1,4 +1,4 @@
-"""The front door: wires capture, record, detect and explain together, and decides nothing itself.
+"""The session, ``NeuralDbg``: connects capture, record, detect and explain, and decides nothing itself.
 
 ::
 
@@ -48,20 +48,21 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Chain, Event, Fact, Hypothesis, Layout, RunRecord, Series, Step
 
 _TELL_EVERY = 256
-"""Steps after which the run file is told anew how well the program could be seen."""
+"""Steps after which the coverage in the run file is updated."""
 
 
 class NeuralDbg(Shown):
-    """Rides along with the training of a model, and says why it failed.
+    """A session that watches the training of a model, and explains why it failed.
 
-    ``with NeuralDbg(model) as dbg:`` around an existing loop is all; steps, losses and optimizers are found by
-    themselves. ``model`` may be None with ``discover=True``: then every model that is called is watched.
+    ``with NeuralDbg(model) as dbg:`` around an existing loop is enough; steps, losses and optimizers are found
+    automatically. ``model`` may be None with ``discover=True``: then every model that is called is watched.
 
-    ``halt=True`` stops training with TrainingHalted before a bad step is applied, the weights still good; a
-    ``TriggerEngine`` in its place brings its own thresholds. ``out`` is a folder for the run file, ``snapshots``
-    patterns of layers whose tensors are kept (``snapshot_bytes`` at most), ``probes=False`` leaves out the few
-    experiments on a copy of the model, ``settings`` and ``thresholds`` override defaults of
-    ``neuraldbg.config`` and of detectors. Raises AttachError, ConfigError, UnknownLayer.
+    ``halt=True`` stops training with TrainingHalted before a bad step is applied, so that the weights are still good; a
+    ``TriggerEngine`` instead of True has thresholds of its own. ``out`` is a folder for the run file, ``snapshots`` are
+    patterns of layers whose tensors are kept (``snapshot_bytes`` at most), ``overhead`` is the share of the training's
+    time that watching may take, None for no limit. ``probes=False`` disables the few experiments on a copy of the
+    model. ``settings`` and ``thresholds`` override defaults of ``neuraldbg.config`` and of detectors. ``on_step`` is
+    called with each step and its events. Raises AttachError, ConfigError, UnknownLayer.
     """
 
     def __init__(
@@ -135,8 +136,8 @@ class NeuralDbg(Shown):
         self.stop(_outcome(error))
 
     def start(self) -> None:
-        """Attach. AttachError if this session has been started before. Another one may be running: each listens for
-        itself, and answers as if it were alone.
+        """Attach to torch and the model. Raises AttachError if this session was started before. Other sessions may be
+        running: each reads for itself, and answers as if it were alone.
         """
         if self._recorder is not None:
             state = "runs already" if self._running else "has ended; make a new NeuralDbg to watch again"
@@ -150,7 +151,7 @@ class NeuralDbg(Shown):
         try:
             self._spare = Spare() if self._wanted is not None else None
             self.capture.start()
-            model, self._model = self._model, None  # it lives as long as the program holds it
+            model, self._model = self._model, None  # no reference of ours keeps the model alive
             if model is not None:
                 self.capture.models.watch(model)
                 self._attach_snapshots()
@@ -159,7 +160,7 @@ class NeuralDbg(Shown):
             raise
 
     def stop(self, outcome: Outcome | None = None) -> None:
-        """Detach, leave torch as it was found, and save the run. Does nothing when not running."""
+        """Detach, remove all hooks and wrappers, and save the run. Does nothing if the session is not running."""
         if not self._running:
             return
         self._running = False
@@ -178,39 +179,39 @@ class NeuralDbg(Shown):
 
     @staticmethod
     def busy(frame: FrameType | None) -> bool:
-        """Return True if code of a session is at work in a frame, or in one that called it, and not the program's."""
+        """Return True if code of a session runs in a frame, or in one that called it, and not the program's."""
         return at_work(frame)
 
     @property
     def folder(self) -> Path | None:
-        """Folder that the run is saved in, None if it is kept in memory."""
+        """Folder that the run is saved in. None if the run is in memory."""
         return self.file.parent if self.file is not None else None
 
     @property
     def file(self) -> Path | None:
-        """Run file, None if the run is kept in memory. A folder that has a run already gets one beside it."""
+        """Path of the run file. None if the run is in memory. A folder with a run already gets a second file."""
         return self._recorder.path if self._recorder is not None else None
 
     @property
     def problem(self) -> str | None:
-        """Return why the run could not be saved, or not all of it, None if nothing is wrong."""
+        """Sentences that say why the run, or a part of it, could not be saved. None if it could."""
         return self._recorder.problem if self._recorder is not None else None
 
     @property
     def remark(self) -> str | None:
-        """Oddity of the place where the run is saved that cost nothing of it, None if there was none."""
+        """Sentences about an irregularity by which nothing was lost. None if there was none."""
         return self._recorder.remark if self._recorder is not None else None
 
     @property
     def steps(self) -> int:
-        """Optimizer steps so far."""
+        """Number of optimizer steps so far."""
         self.capture.flush()
         return self.capture.steps
 
     # -- the answer ---------------------------------------------------------------------------------------------
 
     def record(self) -> RunRecord:
-        """Return everything recorded so far as a plain value."""
+        """Return the record of the run so far as a plain value. Raises AttachError if the session was never started."""
         if self._recorder is None:
             message = "the session was never started: use `with NeuralDbg(model) as dbg:` or start()"
             raise AttachError(message)
@@ -219,34 +220,34 @@ class NeuralDbg(Shown):
             self.capture.summarise()
             self._update_info(Outcome("running"))
         record = self._recorder.record()
-        # Before the first step nothing is recorded, but the layers have their names.
+        # Before the first step nothing is recorded, but the layers are known.
         return record if record.layout.layers else replace(record, layout=self.capture.layout())
 
     def diagnose(self) -> Diagnosis:
-        """Say what happened and why, so far or, after the end, for the whole run."""
+        """Return the diagnosis of the run so far, after the end that of the whole run."""
         return self._saved if self._saved is not None else self._judged(self.record())
 
     def explain_failure(self) -> list[Hypothesis]:
-        """Return the likely causes of the failure, most likely first; empty if nothing is known to be wrong."""
+        """Return the hypotheses on the failure, the most likely first; [] if no failure is known."""
         return list(self.diagnose().hypotheses)
 
     def get_causal_hypotheses(self) -> list[Hypothesis]:
-        """Return the ranked hypotheses over all failures seen."""
+        """Return the hypotheses of ``explain_failure``."""
         return self.explain_failure()
 
     def trace_causal_chain(self, failure: str) -> Chain:
-        """Return the causal chain through a failure name, event kind, cause id or layer; empty if there was none."""
+        """Return the causal chain through a failure name, event kind, cause id or layer; empty if there is none."""
         return trace(self.record(), self.diagnose(), failure)
 
     def detect_coupled_failures(self) -> list[answers.Coupling]:
-        """Return pairs of failures that set in together, in one layer or along the data flow."""
+        """Return pairs of events that begin together, in one layer or along the data flow."""
         run = self.record()
         return answers.coupled(run.events, run.layout)
 
     # -- questions while it runs --------------------------------------------------------------------------------
 
     def capture_step(self, step: int | None = None) -> None:
-        """Close the current step now; needed only for optimizers that are no ``torch.optim.Optimizer``.
+        """End the current step now. This is needed only for optimizers that are no ``torch.optim.Optimizer``.
 
         ``step`` is the loop's own number: ``inspect(layer, step=...)`` then uses the same numbering.
         """
@@ -260,18 +261,18 @@ class NeuralDbg(Shown):
         return self._going_on("vanishing_gradients")
 
     def has_exploding_gradients(self) -> bool:
-        """Return True if gradients explode or are not finite in any layer at the newest step."""
+        """Return True if gradients explode, or are not finite, in any layer at the newest step."""
         return self._going_on("exploding_gradients", "nonfinite_gradient")
 
     def inspect_layer(self, layer_name: str) -> answers.LayerState:
-        """Return a layer's newest statistics. UnknownLayer lists the nearest names."""
+        """Return a layer's newest statistics. Raises UnknownLayer, which lists the nearest names."""
         return self.inspect(layer_name)
 
     def inspect(self, layer_name: str, step: int | None = None) -> answers.LayerState:
-        """Return a layer's statistics at a step, with tensors where snapshots were asked for.
+        """Return a layer's statistics at a step, by default the newest, with tensors if snapshots of it are kept.
 
-        Where layers were not read in that step, to keep the cost low, those of the last step before in which they were:
-        ``step`` and ``unread`` of the answer say so.
+        If that step is a light step, the statistics are those of the last full step before it: see ``step`` and
+        ``unread`` of the result. Raises UnknownLayer, and LookupError for a step that is not recorded.
         """
         state = answers.inspect(self.record(), layer_name, step, self._offset)
         taken = self._snapshots.get(state.layer, state.step - self._offset) if self._snapshots is not None else None
@@ -280,34 +281,35 @@ class NeuralDbg(Shown):
         return replace(state, input=taken.input, output=taken.output, gradient=taken.gradient)
 
     def get_gradient_history(self, layer_name: str) -> Series:
-        """Return the norm of a layer's gradient over steps."""
+        """Return the L2 norm of a layer's gradient over steps. Raises UnknownLayer."""
         found = answers.gradient_history(self.record(), layer_name)
         return replace(found, steps=found.steps + self._offset)
 
     def analyze_gradient_health(self) -> answers.GradientHealth:
-        """Judge the gradients of every layer at the newest step."""
+        """Return the state of every layer's gradients at the newest step that was read."""
         return answers.gradient_health(self.record())
 
     def add_breakpoint(self, kind: str, action: Callable[[Event], None] | None = None) -> None:
-        """Call ``action`` with the first event of each episode of a kind; without one, enter Python's debugger."""
+        """Call ``action`` with the first event of each episode of a kind, or enter Python's debugger if it is None."""
         self._breakpoints.append((kind, action))
         self.capture.delivery.batch = 1  # a breakpoint must stop at its step
 
     # -- wiring -------------------------------------------------------------------------------------------------
 
     def _step(self, step: Step, layout: Layout) -> None:
-        """Take a step from capture: detect, record, remember, tell."""
+        """Pass a step from capture to detectors, recorder, flight recorder and ``on_step``."""
         assert self._recorder is not None
         try:
             events = self._watch.observe(step, layout)
-        except BaseException:  # a time limit of the program's: the step is recorded all the same
+        except BaseException:  # such as a time limit of the program's: the step is recorded all the same
             self._recorder.put(step, layout, ())
             raise
+        # The beginning of an event is worth full steps, even on credit.
         if any(event.first_step == step.index for event in events):
             self.capture.pace.governor.alarm()
         self._count = step.index + 1
         self._recorder.put(step, layout, events)
-        if layout is not self._told or self._count % _TELL_EVERY == 0:  # so that a killed run's file says what ran
+        if layout is not self._told or self._count % _TELL_EVERY == 0:  # a killed run's file needs its info, too
             self._told = layout
             self._update_info(Outcome("running"))
         if step.light:
@@ -342,7 +344,7 @@ class NeuralDbg(Shown):
         raise TrainingHalted(reason, step, self._judged(self._recorder.record()))
 
     def _judged(self, run: RunRecord) -> Diagnosis:
-        """Diagnose; an error of ours in doing so is said in the diagnosis, and does not reach the training program."""
+        """Return the diagnosis of a record. An error of ours becomes its summary, and does not reach the program."""
         try:
             return diagnose(run)
         except Exception as error:  # noqa: BLE001 (a training program must not fail because its diagnosis does)
@@ -382,7 +384,9 @@ class NeuralDbg(Shown):
             self._recorder.trouble(f"the diagnosis cannot be written to {file.parent}: {error}")
 
     def _judge(self, stream: int, loss: float | None, grad_norms: Mapping[str, float]) -> str | None:
-        """Return why a step must not be applied. Each optimizer has a course of its own: a GAN's two losses do."""
+        """Return the reason why a step must not be applied, None to apply it. Each optimizer has a trigger of its own,
+        for the sake of a GAN's two losses.
+        """
         if isinstance(self._halts, TriggerEngine):
             return self._halts.check(loss, grad_norms)
         if stream not in self._triggers:

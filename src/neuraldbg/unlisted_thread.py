@@ -1,5 +1,5 @@
-"""A thread that ``threading`` does not list: a program may wait until it is alone, by ``threading.active_count()``, or
-join all threads that there are, and must not wait for ours.
+"""A thread that ``threading`` does not list: a program that waits until ``threading.active_count()`` is 1, or joins all
+threads, must not wait for ours.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _alive: dict[int, str] = {}
-"""Names of such threads by their number."""
+"""Names of the unlisted threads that run, by their identifier."""
 
 
 class UnlistedThread:
-    """Runs ``target`` in a thread that ends with the process, as a daemon does. It is not to call
-    ``threading.current_thread``, which would list it.
+    """Runs ``target`` in a thread that ends with the process, as a daemon does. ``target`` must not call
+    ``threading.current_thread``, which would list the thread.
     """
 
     def __init__(self, target: Callable[[], None], name: str) -> None:
@@ -26,7 +26,7 @@ class UnlistedThread:
         """Held while the thread runs."""
 
     def start(self) -> None:
-        """Begin; RuntimeError or MemoryError if the system or a closing interpreter gives no thread."""
+        """Start the thread. Raises RuntimeError or MemoryError if no thread can be started."""
         self._ended.acquire()
         try:
             _thread.start_new_thread(self._run, ())
@@ -40,11 +40,11 @@ class UnlistedThread:
         try:
             self._target()
         finally:
-            _alive.pop(me, None)  # it may have forked: the child knows of none
+            _alive.pop(me, None)  # the thread may have forked: the table of the child is empty
             self._ended.release()
 
     def ended_within(self, seconds: float) -> bool:
-        """Wait so long at most for its end; return False if it still runs."""
+        """Wait at most ``seconds`` for the end of the thread. Return False if it still runs."""
         ended = self._ended.acquire(timeout=seconds)
         if ended:
             self._ended.release()
@@ -52,19 +52,19 @@ class UnlistedThread:
 
 
 def unlisted_here() -> bool:
-    """Return True in such a thread."""
+    """Return True if the current thread is an unlisted one."""
     return _thread.get_ident() in _alive
 
 
 def unlisted_numbers() -> frozenset[int]:
-    """Return the numbers of those that run, as of ``threading.get_ident``."""
+    """Return the identifiers of the unlisted threads that run, as of ``threading.get_ident``."""
     return frozenset(_alive)
 
 
 def unlisted() -> list[str]:
-    """Return the names of those that run."""
+    """Return the names of the unlisted threads that run."""
     return list(_alive.values())
 
 
-if hasattr(os, "register_at_fork"):  # a thread of the child may get the number of one of the parent's
+if hasattr(os, "register_at_fork"):  # a thread of the child may get the identifier of one of the parent's
     os.register_at_fork(after_in_child=_alive.clear)

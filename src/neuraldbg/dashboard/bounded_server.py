@@ -1,8 +1,8 @@
-"""A threaded WSGI server that strangers cannot fill: so many connections at once, each for so long.
+"""A threaded WSGI server with a limit on the number of connections, and on the time of each.
 
-A connection takes a thread and a descriptor of this process. Where all places are taken, the one that has waited
-longest without sending its request gives way; if all are being answered, the next waits in the backlog of the socket,
-and is told to come back (503) when that takes too long. Nothing of what clients do is written to the terminal.
+A connection takes a thread and a descriptor of this process. If all places are taken, the connection that has waited
+longest without sending its request is closed; if all are being answered, the next one waits in the backlog of the
+socket, and gets status 503 if that takes too long. No action of a client writes to the terminal.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from neuraldbg.dashboard.guard import Environ
 
 PLACES = 64
-"""Connections at once. A browser keeps six."""
+"""Connections at once at most. A browser keeps six."""
 REQUEST_S, ANSWER_S = 10.0, 120.0
-"""Seconds that a request may take to arrive, and that a connection may be open in all."""
+"""Seconds that a request may take to arrive, and that a connection with a request may be open."""
 QUIET_S = 0.5
-"""A connection whose request is that late gives way to another."""
+"""Seconds without a request after which a connection is closed in favour of another."""
 PATIENCE_S = 15.0
 """Seconds that the next connection waits for a place."""
 _TICK_S = 0.05
@@ -46,15 +46,15 @@ class BoundedServer(ThreadedWSGIServer):
         host, port = listening.getsockname()[:2]
         self._places = threading.Condition()
         self._open: dict[int, _Connection] = {}
-        """By the identity of the socket, the oldest first."""
+        """Open connections by the id of their socket, the oldest first."""
         self.most = most
-        """Bytes of a request's body."""
+        """Bytes of a request's body at most."""
         self.ending = False
         super().__init__(host, port, app, _Handler, fd=listening.fileno())
         listening.close()  # the server has a descriptor of its own
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer a connection in a thread of its own, when there is a place for it."""
+        """Answer a connection in a thread of its own once there is a place for it, or with status 503."""
         if not self._place(request):
             with suppress(OSError):
                 request.setblocking(False)
@@ -64,7 +64,7 @@ class BoundedServer(ThreadedWSGIServer):
         super().process_request(request, client_address)
 
     def _place(self, request: socket.socket) -> bool:
-        """Take a place; return False if there was none for too long."""
+        """Take a place, waiting up to PATIENCE_S. Return False if there was none."""
         until = time.monotonic() + PATIENCE_S
         with self._places:
             while len(self._open) >= PLACES:
@@ -77,26 +77,26 @@ class BoundedServer(ThreadedWSGIServer):
         return True
 
     def arrived(self, request: socket.socket) -> None:
-        """Note that the request of a connection is there: it is being answered."""
+        """Note that the request of a connection has arrived, and is being answered."""
         with self._places:
             connection = self._open.get(id(request))
             if connection is not None:
                 connection.arrived = True
 
     def close_request(self, request: Any) -> None:
-        """Give the place back."""
+        """Release the place of a connection, and close it."""
         with self._places:
             self._open.pop(id(request), None)
             self._places.notify_all()
         super().close_request(request)
 
     def service_actions(self) -> None:
-        """End connections that have been open for too long; called several times a second."""
+        """Close connections that have been open for too long. Called several times a second."""
         with self._places:
             self._end_late(REQUEST_S)
 
     def _end_late(self, request_s: float, most: int = PLACES) -> None:
-        """End connections, the oldest first: their threads find them closed."""
+        """Shut down up to ``most`` late connections, the oldest first; their threads then end."""
         now = time.monotonic()
         for connection in list(self._open.values()):
             late = ANSWER_S if connection.arrived else request_s
@@ -109,7 +109,7 @@ class BoundedServer(ThreadedWSGIServer):
                 return
 
     def get_request(self) -> Any:
-        """Accept a connection; where no descriptor is left, the next try is not made at once."""
+        """Accept a connection. If that fails, as without a free descriptor, pause before the error is raised."""
         try:
             return super().get_request()
         except OSError:
@@ -117,14 +117,14 @@ class BoundedServer(ThreadedWSGIServer):
             raise
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Let a connection go that failed, be it that no thread can be started."""
+        """Ignore a failed connection, also one for which no thread could be started."""
 
     def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002 (the name is werkzeug's)
-        """Write nothing: requests carry the token, and the terminal may be that of a training."""
+        """Write nothing: requests contain the token, and the terminal may be that of a training."""
 
 
 class _Connection:
-    """An open connection."""
+    """An open connection: its socket, its start by the monotonic clock, and its state."""
 
     def __init__(self, opened: socket.socket, began: float) -> None:
         self.socket, self.began = opened, began
@@ -132,7 +132,7 @@ class _Connection:
 
 
 class _Handler(WSGIRequestHandler):
-    """Logs nothing; says nothing of what serves; and waits for nobody forever."""
+    """Handles requests without logging, without naming the server software, and with a timeout."""
 
     timeout = REQUEST_S
     server: BoundedServer
@@ -148,8 +148,8 @@ class _Handler(WSGIRequestHandler):
         pass
 
     def run_wsgi(self) -> None:
-        """Answer a request whose head was read; one whose address is none is a bad request."""
-        # What is sent beyond the request is thrown away, and werkzeug holds up to 10 MB of that in memory at once.
+        """Answer a request whose head was read, with status 400 if its address is invalid."""
+        # werkzeug reads up to 10 MB beyond the request into memory, to throw them away.
         self.rfile = _Body(self.rfile, self.server.most)  # type: ignore[assignment]
         try:
             self.make_environ()
@@ -164,11 +164,11 @@ class _Handler(WSGIRequestHandler):
         return environ
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse what is no request of HTTP with a line of plain text: what the client sent is not repeated."""
+        """Refuse an invalid HTTP request with a line of plain text, which repeats no text of the client."""
         del message, explain
         said = f"{code} {HTTPStatus(code).phrase}\n".encode()
         self.close_connection = True
-        self.request_version = self.request_version or "HTTP/1.1"  # before the first line was read there is none
+        self.request_version = self.request_version or "HTTP/1.1"  # empty before the first line was read
         if self.request_version == "HTTP/0.9":
             self.request_version = "HTTP/1.1"
         self.send_response_only(code, HTTPStatus(code).phrase)
@@ -180,17 +180,17 @@ class _Handler(WSGIRequestHandler):
 
 
 class _Body:
-    """What follows the head of a request, in pieces, and no more of it than a request may have."""
+    """The body of a request, read in pieces, up to the limit of a request."""
 
     def __init__(self, file: Any, most: int) -> None:
         self._file, self._left = file, most + _PIECE
 
     def read(self, size: int = -1) -> bytes:
-        """Return some of it, b"" at its end."""
+        """Read the next bytes; b"" at the end, at the limit, and if the client is gone."""
         size = min(size if size >= 0 else self._left, self._left, _PIECE)
         try:
             data: bytes = self._file.read1(size) if size else b""
-        except OSError:  # the client is gone: werkzeug would leave the selector open with which it waits for more
+        except OSError:  # the client is gone; after an exception werkzeug would leave its selector open
             data = b""
         self._left -= len(data)
         return data

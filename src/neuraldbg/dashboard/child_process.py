@@ -1,9 +1,8 @@
-"""The dashboard beside a training: a process of its own, which can neither slow nor fail the program that is watched.
+"""The dashboard beside a training: a separate process, which can neither slow down nor fail the watched program.
 
-``Beside`` is what ``neuraldbg run`` holds. It imports nothing but the standard library, since the program's own
-imports come first: the port is taken and the address is known before anything of the dashboard has been loaded, and a
-browser that comes early waits. ``main`` is what the other process does: it ends when it is told to, or when the
-training's process is gone, however that went.
+``neuraldbg run`` holds a ``Beside``. It imports only the standard library, since the program's own imports come first:
+the port is bound and the address is known before the dashboard is loaded, and an early browser waits. ``main`` runs in
+the other process: it ends when ``Beside.end`` is called, or when the training's process is gone for any reason.
 """
 
 from __future__ import annotations
@@ -28,41 +27,41 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PACKAGE = Path(__file__).resolve().parents[1]
-# Where python was started must not lend it modules: a `random.py` beside a script is the script's.
+# The folder in which python was started must not be on the path: a `random.py` beside a script is the script's.
 _START = (
     f"import sys; sys.path[0:1] = [{str(PACKAGE.parent)!r}]; from neuraldbg.dashboard.child_process import main; main()"
 )
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _NICE = 10
 _PARENT_S = 0.5
-"""How often the process looks whether the training is still there."""
+"""Seconds between two checks of the process whether the training still runs."""
 _TOLD = 70
-"""The exit status of a dashboard that has said itself why it ended."""
+"""Exit status of a dashboard that has printed itself why it ended."""
 _GONE_S = 5.0
 
 
 class Beside:
-    """A dashboard that runs beside this process, of a run folder that may not be there yet."""
+    """A dashboard in a process beside this one, for a run folder that may not exist yet."""
 
     def __init__(self, folder: Path, port: int | None = None) -> None:
-        """ConfigError where the port cannot be had."""
+        """Bind the port and start the process. Raises ConfigError if the port is not available."""
         self.folder = folder
         listening, self.said = listen(HOST, port)
-        """What is to be said about the port."""
+        """Sentences about the port."""
         with listening:
             token = secrets.token_urlsafe(32)
             self.url = opening(address(listening, HOST), token)
             self._process = _started(listening, {"folder": str(folder), "token": token})
 
     def wait(self) -> None:
-        """Return when the user ends it with Ctrl-C, or when it has ended."""
+        """Wait until the process has ended, or end it on Ctrl-C."""
         try:
             self._process.wait()
         except KeyboardInterrupt:
             self.end()
 
     def end(self) -> None:
-        """End the process."""
+        """Terminate the process, or kill it after five seconds."""
         self._process.terminate()
         try:
             self._process.wait(_GONE_S)
@@ -75,7 +74,7 @@ class Beside:
 
     @property
     def problem(self) -> str | None:
-        """Return why there is no dashboard any more; None while there is one, or when it has told that itself."""
+        """Sentence that says why the dashboard ended. None while it runs, or if it has printed the reason itself."""
         status = self._process.poll()
         if status is None or status == _TOLD:
             return None
@@ -90,11 +89,11 @@ def _started(listening: socket.socket, asked: Mapping[str, Any]) -> subprocess.P
     shared = sys.platform == "win32"
     process = subprocess.Popen(  # noqa: S603 (our own module)
         [sys.executable, "-c", _START],
-        stdin=subprocess.PIPE,  # the token is for nobody who can see command lines or environments
+        stdin=subprocess.PIPE,  # others could see the token in a command line or an environment
         stdout=subprocess.DEVNULL,
         env=os.environ | dict.fromkeys(_ONE_THREAD, "1"),
         pass_fds=() if shared else (listening.fileno(),),
-        # Ctrl-C is for the training.
+        # A session of its own, since Ctrl-C is for the training.
         start_new_session=not shared,
         creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
     )
@@ -113,7 +112,7 @@ def _started(listening: socket.socket, asked: Mapping[str, Any]) -> subprocess.P
 
 
 def main() -> None:
-    """Serve the dashboard of the folder that standard input names."""
+    """Serve the dashboard of the folder that is named on standard input."""
     terminal, sys.stderr = sys.stderr, Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (to the end)
     asked = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with, args=(asked["parent"],), daemon=True).start()
@@ -146,8 +145,8 @@ def _listening(passed: Any) -> socket.socket:
 
 
 def _end_with(parent: int) -> None:
-    """End when the training's process does."""
-    if sys.platform == "win32":  # a process keeps its parent's number there; but nobody else holds the pipe
+    """End this process when the training's process ends."""
+    if sys.platform == "win32":  # the parent's id stays the same there, but the pipe is closed with the parent
         sys.stdin.buffer.read()
     else:
         while os.getppid() == parent:

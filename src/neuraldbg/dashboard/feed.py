@@ -1,7 +1,7 @@
-"""The contract between the page and what reads runs: the page asks a Feed, and never opens a file.
+"""The contract between the page and the reader of runs: the page calls a Feed, and never opens a file.
 
-Whoever starts the dashboard hands it a Feed: reading is the record stage's, explaining the explain stage's, and this
-stage knows neither.
+The caller that starts the dashboard passes a Feed: the page depends neither on the record stage, which reads, nor on
+the explain stage, which diagnoses.
 """
 
 from __future__ import annotations
@@ -16,49 +16,52 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Entry:
-    """A run that can be looked at."""
+    """A run that the page can show, as one row of the list of runs."""
 
     key: str
-    """What the address of the page names it by. Known keys are looked up, never opened as a path."""
+    """Name in the page's address. It is looked up among known keys, never opened as a path."""
     label: str
-    """For people: the run folder's name, and the rank where there are several."""
+    """Name for display: that of the run folder, with the rank if there are several."""
     steps: int
+    """Number of steps."""
     state: str
-    """How the program ended, as Outcome.kind; ``running`` while it writes; ``unreadable`` with ``problem``."""
+    """``Outcome.kind``; ``running`` while the run is written, ``killed`` or ``unreadable``, with ``problem``."""
     verdict: str = ""
-    """As it was last judged, "" while it was not."""
+    """Verdict of the last diagnosis; "" before the first."""
     started: float = 0.0
-    """Unix time."""
+    """Start of the run, Unix time."""
     script: str = ""
     problem: str = ""
+    """Sentence that says why the run cannot be read; "" if it can."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """A run as far as it has been read."""
+    """A run as far as it has been read, with its newest diagnosis."""
 
     record: RunRecord
     diagnosis: Diagnosis
     version: int
-    """Grows whenever record or diagnosis changed: what was drawn from the same version is still right."""
+    """Counter that grows when record or diagnosis changes: pictures of the same version are still valid."""
     judged: int
-    """Steps that the diagnosis knows of: it is made anew less often than steps are read."""
+    """Number of steps in the diagnosis, which is made less often than steps are read."""
 
 
 class Feed(Protocol):
-    """Runs that may still grow. Every call returns at once with what was last read; reading goes on in a thread."""
+    """The interface of a reader of runs that may still grow. Every call returns the last result; a thread reads on."""
 
     def runs(self) -> tuple[Entry, ...]:
         """Return the runs, newest first."""
         ...
 
     def moment(self, key: str) -> Moment:
-        """Return a run as it was last read. KeyError for a key that ``runs`` does not name."""
+        """Return a run as it was last read. Raises KeyError for a key that is not in ``runs``."""
         ...
 
     def compare(self, key: str, other: str) -> Comparison | None:
-        """Return how two runs compared last, None before they were; the same object while nothing changed.
+        """Return the last comparison of two runs, None before the first; the same object while nothing has changed.
 
-        Of runs that cannot be compared it says why. KeyError for a key that ``runs`` does not name.
+        For runs that cannot be compared, the comparison contains the reason. Raises KeyError for a key that is not in
+        ``runs``.
         """
         ...

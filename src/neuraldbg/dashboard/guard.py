@@ -1,9 +1,9 @@
-"""Who may see the dashboard: a WSGI application in, one that answers only its owner's browser out.
+"""The access control of the dashboard: a WSGI application in, one that answers only its owner's browser out.
 
-A run tells of somebody's work, and any page that a browser has open can send requests to this machine. So a request
-must, in this order: name a host that is ours (a page of another name may lead here by DNS rebinding), bring the secret
-(the token of the printed address once, then a cookie that other sites cannot send), and, if it is a POST, come from
-our own page. All others get a sentence and nothing else.
+A run is private, and any page that a browser has open can send requests to this machine. So a request must, in this
+order: name a host that is ours (another name may lead here by DNS rebinding), contain the secret (the token of the
+printed address once, then a cookie that other sites cannot send), and, if it is a POST, come from our own page. Any
+other request gets one sentence.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     Application = Callable[[Environ, StartResponse], Iterable[bytes]]
 
 MOST = 4 << 20
-"""Bytes of a request: what the page sends is its state."""
+"""Bytes of a request at most: the page sends its state."""
 DEPTH = 50
-"""Lists and objects of it inside each other."""
+"""Nested lists and objects of a request at most."""
 ARRIVED = "neuraldbg.arrived"
-"""The key of a function, in the environment of a request, to be called when all of it is there."""
+"""Key in the WSGI environment of a function to call when a request has arrived as a whole."""
 _PAGE, ANSWER = str(Path(__file__).parent / "page"), "answer"
-"""Where answers are made, and the function that makes them."""
+"""Folder and name of the function that builds answers."""
 _LIBRARIES = "/_dash-component-suites/"
 _ALWAYS = (
     ("X-Content-Type-Options", "nosniff"),
@@ -51,7 +51,7 @@ _ALWAYS = (
 
 
 def policy(script_hashes: Sequence[str] = ()) -> str:
-    """Return the Content-Security-Policy: nothing from anywhere else, and of inline scripts only those hashed."""
+    """Return the Content-Security-Policy: no foreign source, and only inline scripts with one of the hashes."""
     rules = {
         "default-src": "'self'",
         "script-src": " ".join(["'self'", *script_hashes]),
@@ -70,7 +70,7 @@ def policy(script_hashes: Sequence[str] = ()) -> str:
 
 
 class Hosts:
-    """The names under which this server may be asked for."""
+    """The host names under which this server answers."""
 
     def __init__(self, host: str, *, exposed: bool) -> None:
         self._exposed = exposed
@@ -79,7 +79,7 @@ class Hosts:
             self._names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
 
     def __contains__(self, header: object) -> bool:
-        """Return True if a ``Host`` header is of ours. Its port is not asked for: that of a tunnel is another one."""
+        """Return True if a ``Host`` header names this server. Any port is accepted: a tunnel has another one."""
         try:
             name = urlsplit(f"//{header}").hostname or ""
         except ValueError:
@@ -90,35 +90,36 @@ class Hosts:
             address = ipaddress.ip_address(name)
         except ValueError:
             return False
-        # Rebinding needs a name: a page that came from an address itself can only be from that machine.
+        # DNS rebinding needs a name: a page with a numeric address as its host comes from that machine itself.
         return address.is_loopback or self._exposed
 
 
 class Guard:
-    """The WSGI application that stands in front of another."""
+    """A WSGI application that checks requests before it passes them to another."""
 
     def __init__(
         self, app: Application, token: str, hosts: Hosts, content_policy: str, asked: Callable[[Any], bool]
     ) -> None:
-        """``asked`` tells whether the JSON of a POST is a question that the application can answer."""
+        """Guard ``app``. ``asked`` returns True if the JSON of a POST is a request that the application can answer."""
         self._app = app
         self._asked = asked
         self._hosts = hosts
         self._tokens = [token.encode()]
         self._tickets: set[bytes] = set()
         self._pass = secrets.token_urlsafe(32)
-        # Cookies are shared by all ports of a host: each dashboard has a name of its own.
+        # Cookies are shared by all ports of a host: each dashboard has a cookie name of its own.
         self._cookie = f"neuraldbg-{hashlib.sha256(token.encode()).hexdigest()[:12]}"
         self._headers = (("Content-Security-Policy", content_policy), *_ALWAYS)
 
     def ticket(self) -> str:
-        """Return a token that opens the page once: command lines, such as a browser's, can be seen by others."""
+        """Return a token that is valid once: other users can see command lines, such as that of a browser."""
         made = secrets.token_urlsafe(32)
         self._tickets.add(made.encode())
         return made
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer, or let the application behind answer."""
+        """Refuse a request, exchange its token for the cookie, or pass it to the application."""
+        # In the order of the module's docstring: host, token or cookie, then origin and body.
         refusal = self._refusal(environ)
         if refusal is not None:
             return self._say(start_response, *refusal)
@@ -138,11 +139,11 @@ class Guard:
         environ.get(ARRIVED, _nothing)()
         try:
             return self._app(environ, self._dressed(environ, start_response))
-        except Exception as error:  # noqa: BLE001 (of the page, or of dash: the browser is told, the terminal is not ours)
+        except Exception as error:  # noqa: BLE001 (of the page, or of dash: shown in the browser; the terminal is not ours)
             return self._say(start_response, *_failed(environ, error))
 
     def _refusal_of_post(self, environ: Environ) -> tuple[HTTPStatus, str] | None:
-        """Return why a POST is not answered; None for one whose body is read, and put back for the application."""
+        """Return status and sentence of a refusal; None for a valid POST, whose body is read and put back."""
         try:
             own = _own_origin(environ)
         except ValueError:
@@ -167,7 +168,7 @@ class Guard:
         if environ["REQUEST_METHOD"] not in {"GET", "HEAD", "POST"}:
             return HTTPStatus.METHOD_NOT_ALLOWED, "Only GET and POST."
         length = environ.get("CONTENT_LENGTH") or "0"
-        # (Only few digits are read: a long number takes long.)
+        # At most 11 digits are converted: a very long number would take long.
         plain = length.isascii() and length.isdecimal() and len(length) < 12
         if not plain or int(length) > MOST or "HTTP_TRANSFER_ENCODING" in environ:
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The request is too large, or does not say how large it is."
@@ -182,7 +183,7 @@ class Guard:
         return secrets.compare_digest(shown.encode(), self._pass.encode())
 
     def _exchange(self, environ: Environ, start_response: StartResponse, given: bytes) -> Iterable[bytes]:
-        """A right token becomes the cookie, and goes from the address: the rest of it is the state of the page."""
+        """Set the cookie for a valid token, and redirect to the address without it, which keeps the page's state."""
         right = [secrets.compare_digest(given, token) for token in (*self._tokens, *self._tickets)]
         self._tickets.discard(given)
         if not any(right):
@@ -192,7 +193,7 @@ class Guard:
                 "The token of this address is wrong, or of a dashboard that has ended.",
             )
         rest = [(k, v) for k, v in parse_qsl(environ["QUERY_STRING"], keep_blank_values=True) if k != TOKEN]
-        # Always to the page itself: a path of the address could lead elsewhere (`//example.org`).
+        # Always to the root: a path of the address could lead to another server (`//example.org`).
         headers = [
             ("Location", f"/?{urlencode(rest)}" if rest else "/"),
             ("Set-Cookie", f"{self._cookie}={self._pass}; Path=/; HttpOnly; SameSite=Strict"),
@@ -214,7 +215,7 @@ class Guard:
         return [body]
 
     def _dressed(self, environ: Environ, start_response: StartResponse) -> StartResponse:
-        # Dash's own libraries carry their version in their name and no data: a reload need not fetch them again.
+        # Dash's own libraries have their version in their name and hold no data: a reload may use the cache.
         library = environ.get("PATH_INFO", "").startswith(_LIBRARIES)
         own = {name.lower() for name, _ in self._headers} | ({"cache-control"} if not library else set())
 
@@ -228,10 +229,8 @@ class Guard:
 
 
 def _own_origin(environ: Environ) -> bool:
-    """Return True if a POST comes from the page that this server itself gave out; ValueError for an Origin that is
-    none.
-
-    Browsers always tell.
+    """Return True if a POST comes from a page of this server. Browsers always send an Origin with a POST. Raises
+    ValueError for an invalid one.
     """
     given = environ.get("HTTP_ORIGIN", "")
     if not given.isprintable():
@@ -242,7 +241,7 @@ def _own_origin(environ: Environ) -> bool:
 
 
 def _body(environ: Environ) -> bytes:
-    """Read the body of a request, as long as it says it is; less where the client ends or waits too long."""
+    """Read the body of a request up to its Content-Length; b"" if the client ends or waits too long before that."""
     left, parts = int(environ.get("CONTENT_LENGTH") or 0), []
     with suppress(OSError):
         while left and (part := environ["wsgi.input"].read(left)):
@@ -252,7 +251,7 @@ def _body(environ: Environ) -> bytes:
 
 
 def _deeper(value: Any, most: int) -> bool:
-    """Return True for a value with lists and objects inside each other more than so many times."""
+    """Return True for a value with more than ``most`` levels of nested lists and objects."""
     level = [value]
     while level and most >= 0:
         level = [item for each in level if isinstance(each, (list, dict))
@@ -262,8 +261,8 @@ def _deeper(value: Any, most: int) -> bool:
 
 
 def _failed(environ: Environ, error: Exception) -> tuple[HTTPStatus, str]:
-    """Return what is told of a request at which the application failed."""
-    if environ.get("PATH_INFO", "").startswith(_LIBRARIES):  # dash raises where there is no such file
+    """Return status and sentence for a request at which the application failed."""
+    if environ.get("PATH_INFO", "").startswith(_LIBRARIES):  # dash raises if there is no such file
         return HTTPStatus.NOT_FOUND, "There is no such file."
     if environ["REQUEST_METHOD"] == "POST" and not _ours(error):
         return HTTPStatus.BAD_REQUEST, "The body of this request does not fit the question that it names."
@@ -272,10 +271,10 @@ def _failed(environ: Environ, error: Exception) -> tuple[HTTPStatus, str]:
 
 
 def _ours(error: Exception) -> bool:
-    """Return True for an error out of our own answer, False where dash could not even take the question apart."""
+    """Return True for an error of our own function, False if dash failed to parse the request."""
     frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
     return any(code.co_filename.startswith(_PAGE) and code.co_name == ANSWER for code in frames)
 
 
 def _nothing() -> None:
-    """Do nothing, for a server that does not ask when a request is there."""
+    """Do nothing: the default for a server that does not set ARRIVED."""

@@ -1,6 +1,6 @@
-"""Where the dashboard is served: a host and a port in, a listening socket out.
+"""The port of the dashboard: a host and a port in, a listening socket and the page's address out.
 
-Imports nothing but the standard library: ``neuraldbg run`` takes the port before the program that it watches begins.
+It imports only the standard library: ``neuraldbg run`` binds the port before the program that it watches begins.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from neuraldbg.errors import ConfigError
 TOKEN = "token"  # noqa: S105 (the name of the parameter)
 _TRIES = 100
 _BACKLOG = 256
-"""Connections that wait for their turn: a page opened anew asks for a dozen files at once."""
+"""Connections that may wait to be accepted: a new page requests a dozen files at once."""
 
 
 def listen(host: str = HOST, port: int | None = None, *, expose: bool = False) -> tuple[socket.socket, list[str]]:
-    """Return a listening socket, and what is to be said about it.
+    """Return a listening socket, and sentences about it for the user.
 
-    Without ``port`` it is 8050, or the next free one; a port that was asked for is that one or a ConfigError. Another
-    host than this machine's own needs ``expose``.
+    Without ``port`` it is 8050 or the next free port. Raises ConfigError if ``port`` is not available, and for a host
+    that other machines can reach, unless ``expose`` is True.
     """
     family, place = _resolved(host)
     said = []
+    # Traffic is unencrypted, so a host that other machines can reach needs ``expose``, too.
     if not ipaddress.ip_address(place).is_loopback:
         if not expose:
             raise ConfigError(
@@ -40,6 +41,7 @@ def listen(host: str = HOST, port: int | None = None, *, expose: bool = False) -
         )
     if port is not None:
         return _bound(family, place, port), said
+    # Only the default port may be replaced by another one.
     for number in range(PORT, PORT + _TRIES):
         try:
             found = _bound(family, place, number)
@@ -52,19 +54,19 @@ def listen(host: str = HOST, port: int | None = None, *, expose: bool = False) -
 
 
 def address(listening: socket.socket, host: str) -> str:
-    """Return the page's address as a browser takes it, without a token."""
+    """Return the page's URL without a token."""
     port = listening.getsockname()[1]
     name = socket.gethostname() if host in {"0.0.0.0", "::"} else host  # noqa: S104 (recognised, not chosen)
     return f"http://[{name}]:{port}/" if ":" in name else f"http://{name}:{port}/"
 
 
 def opening(root: str, token: str) -> str:
-    """Return the address of the page at ``root`` that carries the token."""
+    """Return the page's URL with the token."""
     return f"{root}?{TOKEN}={token}"
 
 
 class _Taken(ConfigError):
-    """Another program listens there."""
+    """Raised if another program listens on a port."""
 
 
 def _resolved(host: str) -> tuple[socket.AddressFamily, str]:

@@ -1,8 +1,8 @@
-"""What the dashboard's page looks at: a run, or a folder of runs, read as they grow and judged now and then.
+"""The feed of the dashboard: a run file, a run folder or a folder of runs, read as they grow and diagnosed repeatedly.
 
-Two threads of its own do all the work, one that reads and one that judges and compares; the page is handed what they
-have. Only the runs that the page asked for last are followed; of the others their state is known. Nothing outside of
-the folder that the user named is read, whatever links lie in it.
+Two threads do all the work, one that reads and one that diagnoses and compares; the page gets their last results. Only
+the runs that the page requested last are followed; of the others only info and state are read. No file outside of the
+folder that the user named is read, whatever links are in it.
 """
 
 from __future__ import annotations
@@ -36,55 +36,56 @@ if TYPE_CHECKING:
     from neuraldbg.record.follow import Look
 
 FOLLOWED = 4
-"""Runs that are followed at once; each may take as much memory as its run file."""
+"""Runs that are followed at once at most; each may take as much memory as its run file."""
 COMPARED = 4
-"""Comparisons that are kept."""
+"""Comparisons that are kept at most."""
 FIRST_S = 0.5
-"""How long the first question about a run waits for its first reading, and about two for their comparison."""
+"""Seconds that the first request for a run waits for its first reading, and that for two runs for their comparison."""
 SCAN_S = 2.0
+"""Seconds between two scans of the folder."""
 GLANCES_S = 0.25
-"""How long a scan looks into runs that changed; the rest have their turn at the next."""
+"""Seconds of a scan for runs that changed; the rest are read in the next scan."""
 SHARE = 5
-"""A thread rests so many times as long as it worked: it takes a sixth of a core at most."""
+"""Times as long as it worked that a thread rests: it takes a sixth of a core at most."""
 _MOST = 4 << 20
 UNREAD = Diagnosis("inconclusive", "The run is being read")
 
 
 @dataclass
 class _Known:
-    """A run file that was found."""
+    """A run file that was found in the folder, with its state."""
 
     file: Path
     key: str
     label: str
     refused: str = ""
-    """Why it is not read."""
+    """Sentence that says why the file must not be read; "" if it may."""
     failed: str = ""
-    """What went wrong within NeuralDBG at the last try to read it."""
+    """Sentence on an internal error in the last reading; "" if there was none."""
     look: Look = ()
-    """How the file looked at the last glance."""
+    """State of the file when its entry was last read (see ``follow.look``)."""
     entry: Entry | None = None
-    """None until that."""
+    """Entry of the run. None before the first reading."""
 
 
 @dataclass
 class _Followed:
-    """A run that the page asked for."""
+    """A run that the page requested, and that is read as it grows."""
 
     follower: Follower
     moment: Moment
     ready: threading.Event = field(default_factory=threading.Event)
-    """Set once it was judged for the first time, there is nothing to judge, or somebody has waited long enough."""
+    """Set once the run was diagnosed, there is nothing to diagnose, or a request has waited for FIRST_S."""
     due: float = 0.0
-    """Monotonic time before which it is not judged again."""
+    """Monotonic time before which the run is not diagnosed again."""
     judged: object = None
-    """The record that the diagnosis is of."""
+    """Record of the newest diagnosis. None before the first."""
 
 
 class RunFeed:
     """A Feed of a run file, a run folder, or a folder of runs.
 
-    ``begins`` is for a run folder that is about to be made. RunNotFound where there is no run otherwise.
+    ``begins`` is True for a run folder that is about to be created. Raises RunNotFound if there is no run otherwise.
     """
 
     def __init__(self, path: Path, *, pace_s: float = 0.5, begins: bool = False) -> None:
@@ -93,9 +94,9 @@ class RunFeed:
         self._lock = threading.Lock()
         self._known: dict[str, _Known] = {}
         self._followed: dict[str, _Followed] = {}
-        """By key, the one asked for last at the end."""
+        """Followed runs by key, the last requested at the end."""
         self._pairs: dict[tuple[str, str], Pair] = {}
-        """Likewise."""
+        """Compared pairs by their keys, the last requested at the end."""
         self._versions = itertools.count(1)
         self._stop = threading.Event()
         self._wake = threading.Event()
@@ -110,7 +111,7 @@ class RunFeed:
         ]
 
     def start(self) -> None:
-        """Begin to read, the newest run first."""
+        """Start the threads, which read the newest run first."""
         newest = next(iter(self.runs()), None)
         if newest is not None:
             self._follow(newest.key)
@@ -118,7 +119,7 @@ class RunFeed:
             thread.start()
 
     def close(self) -> None:
-        """Stop reading."""
+        """Stop the threads, and wait for their end."""
         self._stop.set()
         self._wake.set()
         self._unjudged.set()
@@ -133,14 +134,14 @@ class RunFeed:
         return tuple(sorted(entries, key=lambda entry: -entry.started))
 
     def moment(self, key: str) -> Moment:
-        """Return a run as it was last read. KeyError for a key that ``runs`` does not name."""
+        """Return a run as it was last read. Raises KeyError for a key that is not in ``runs``."""
         followed = self._follow(key)
         followed.ready.wait(FIRST_S)
         followed.ready.set()
         return followed.moment
 
     def compare(self, key: str, other: str) -> Comparison | None:
-        """Return how two runs compared last, None before they were. KeyError as of ``moment``."""
+        """Return the last comparison of two runs, None before the first. Raises KeyError as ``moment`` does."""
         self._follow(other)
         self._follow(key)
         with self._lock:
@@ -157,7 +158,7 @@ class RunFeed:
             pair.ready.set()
         return pair.comparison
 
-    # ------------------------------------------------------------ what there is
+    # ------------------------------------------------------------ finding runs
 
     @property
     def following(self) -> int:
@@ -172,11 +173,11 @@ class RunFeed:
             raise RunNotFound(f"there is no run in {self._path}: neither it nor a folder below holds a rank0.ndbg.")
 
     def _scan(self) -> None:
-        """Find runs, and glance at those that changed."""
+        """Find runs, and read the entries of those that changed."""
         try:
             found = {known.key: known for known in self._find()}
         except OSError:
-            return  # the folder cannot be listed now: what was found stays, and says itself what is wrong with it
+            return  # the folder cannot be listed now: known runs stay, and each shows its own problem
         with self._lock:
             for key in self._known.keys() - found.keys():
                 if key in self._followed:
@@ -187,6 +188,7 @@ class RunFeed:
                 old = self._known.setdefault(key, known)
                 old.refused, old.label = known.refused, known.label
             waiting = list(self._known.values())
+        # New runs first, then the newest: a folder of many runs takes several scans.
         until = time.monotonic() + GLANCES_S
         for known in sorted(waiting, key=lambda known: (known.entry is not None, -_changed(known.file))):
             if not known.refused and (known.entry is None or known.key not in self._followed):
@@ -223,14 +225,14 @@ class RunFeed:
                 entry = _entry(entry, info, steps, _verdict(known.file, self._path))
             except RunFileError as error:
                 entry = replace(entry, state="unreadable", problem=str(error))
-            except Exception as error:  # noqa: BLE001 (a run that is strange in a new way; the others are still there)
+            except Exception as error:  # noqa: BLE001 (an error with one run must not hide the others)
                 entry = replace(entry, state="unreadable", problem=_internal(error))
-        known.refused = _refusal(known.file, self._path)  # asked again: a link put in its place since then was read
+        known.refused = _refusal(known.file, self._path)  # checked again: a link may have replaced the file meanwhile
         if not known.refused:
             known.look, known.entry = now, entry
 
     def _entry(self, known: _Known) -> Entry:
-        """As far as is known, of a run that is followed as of its last reading."""
+        """Return the newest entry of a run; of a followed one, that of its last reading."""
         entry, followed = known.entry or Entry(known.key, known.label, 0, ""), self._followed.get(known.key)
         if known.refused or known.failed:
             return replace(entry, state="unreadable", problem=known.refused or known.failed)
@@ -259,7 +261,7 @@ class RunFeed:
         return followed
 
     def _latest(self) -> list[tuple[_Known, _Followed]]:
-        """Return the runs that are followed, the one asked for last first."""
+        """Return the followed runs, the last requested first."""
         with self._lock:
             return [(self._known[key], followed) for key, followed in reversed(self._followed.items())]
 
@@ -271,25 +273,24 @@ class RunFeed:
             for known, followed in self._latest():
                 try:
                     self._read(known, followed)
-                except Exception as error:  # noqa: BLE001 (the other runs are still to be read)
+                except Exception as error:  # noqa: BLE001 (the other runs must still be read)
                     known.failed = _internal(error)
                     followed.ready.set()
             if time.monotonic() >= scan:
-                # What is wrong with a run is caught where the run is known; of a folder that cannot be searched now
-                # what was found stays.
+                # Errors with a run are caught for each run; if the folder cannot be searched now, known runs stay.
                 with suppress(Exception):
                     self._scan()
                 scan = time.monotonic() + SCAN_S
             self._wake.wait(max(self._pace_s, SHARE * (time.monotonic() - begin)))
 
     def _read(self, known: _Known, followed: _Followed) -> None:
-        """Read what is new of a run."""
+        """Read the new part of a run."""
         known.refused = known.refused or _refusal(known.file, self._path)
         if not known.refused:
             news = followed.follower.poll()
-            # Asked again: a link put in its place since then was read.
+            # Checked again: a link may have replaced the file meanwhile, and was then read.
             known.refused = _refusal(known.file, self._path)
-            if known.refused:  # what was read is forgotten, or it would be shown when the link is gone
+            if known.refused:  # the new reading is dropped, or it would be shown when the link is gone
                 followed.follower = Follower(known.file, followed.moment.record)
             elif news:
                 self._tell(followed, record=followed.follower.record)
@@ -307,7 +308,7 @@ class RunFeed:
     def _judge_on(self) -> None:
         while not self._stop.is_set():
             self._unjudged.clear()
-            # What was never done before is due since ever; diagnoses come before comparisons of them.
+            # A first diagnosis or comparison is due at time 0; the sort is stable, so diagnoses come first.
             waiting = sorted([*self._unjudged_runs(), *self._uncompared_pairs()], key=itemgetter(0))
             if not waiting:
                 self._unjudged.wait()
@@ -319,13 +320,13 @@ class RunFeed:
                 work()
 
     def _unjudged_runs(self) -> Iterator[tuple[float, Callable[[], None]]]:
-        """Give when each run that changed is to be judged, and how."""
+        """Yield due time and function for the diagnosis of each run that changed."""
         for _, followed in self._latest():
             if followed.moment.record is not followed.judged and _begun(followed.moment):
                 yield followed.due, partial(self._judge, followed)
 
     def _uncompared_pairs(self) -> Iterator[tuple[float, Callable[[], None]]]:
-        """Give when each pair of which a run changed is to be compared, and how."""
+        """Yield due time and function for the comparison of each pair with a run that changed."""
         with self._lock:
             pairs = [
                 (pair, [self._known[key].label for key in pair.keys], [self._followed[key] for key in pair.keys])
@@ -341,7 +342,7 @@ class RunFeed:
         record, begin = followed.moment.record, time.monotonic()
         try:
             diagnosis = diagnose(record)
-        except Exception as error:  # noqa: BLE001 (of a strange record; the other runs are still to be judged)
+        except Exception as error:  # noqa: BLE001 (of a strange record; the other runs must still be diagnosed)
             diagnosis = Diagnosis("inconclusive", f"The run could not be judged ({type(error).__name__}: {error})")
         took = time.monotonic() - begin
         followed.judged, followed.due = record, time.monotonic() + max(self._pace_s, SHARE * took)
@@ -355,7 +356,7 @@ class RunFeed:
 
 
 def _begun(moment: Moment) -> bool:
-    """Return True if there is anything to judge."""
+    """Return True if there is anything to diagnose."""
     return moment.record.info != RunInfo() or moment.record.steps > 0
 
 
@@ -365,15 +366,15 @@ def _entry(entry: Entry, info: RunInfo, steps: int, verdict: str) -> Entry:
 
 
 def _internal(error: Exception) -> str:
-    """Say that it is not the file that is to blame."""
+    """Return a sentence for an error of ours, which is not the fault of the file."""
     return f"It was not read for an internal error of NeuralDBG ({type(error).__name__}: {error})"
 
 
 def _refusal(file: Path, root: Path) -> str:
-    """Say why a run file is not to be read, "" if it is: what a folder holds may come from anybody."""
+    """Return the reason why a run file must not be read; "" if it may. Links in a folder may come from anybody."""
     try:
         inside = file.resolve(strict=True).is_relative_to(root)
-    except (OSError, RuntimeError):  # not there, or a link round in a circle
+    except (OSError, RuntimeError):  # missing, or a cycle of links
         return "It is a link that leads nowhere." if file.is_symlink() else ""
     if not inside:
         return "It is a link that leads out of the folder that was named: open its target by its own name."
@@ -381,7 +382,7 @@ def _refusal(file: Path, root: Path) -> str:
 
 
 def _verdict(run: Path, root: Path) -> str:
-    """Return the verdict that the run itself left, "" if there is none."""
+    """Return the verdict in the run's own ``diagnosis.json``; "" if there is none."""
     with suppress(OSError, ValueError, AttributeError, RecursionError):
         file = run.with_name((RunName.of(run) or RunName()).beside("diagnosis")).resolve(strict=True)
         if file.is_file() and file.is_relative_to(root) and file.stat().st_size <= _MOST:
@@ -397,5 +398,5 @@ def _changed(file: Path) -> float:
 
 
 def _text(name: str) -> str:
-    """Return a file's name as text: bytes of it that are none are escaped."""
+    """Return a file's name with bytes that are no UTF-8 escaped."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""Serves the dashboard's page: a Dash app and a listening socket in, requests answered until it is told to stop."""
+"""The server of the dashboard's page: a Dash app and a listening socket in, requests answered until ``stop``."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def page_server(
     expose: bool = False,
     token: str | None = None,
 ) -> Server:
-    """Return a server of the page that shows what ``feed`` gives. MissingExtra where dash is not installed."""
+    """Return a server of the page over a feed. Raises MissingExtra if dash is not installed."""
     from neuraldbg.dashboard.page.app import make_app  # noqa: PLC0415 (needs what comes with dash)
 
     return Server(make_app(feed, settings), listening, host=host, expose=expose, token=token)
 
 
 class Server:
-    """A threaded WSGI server behind a Guard. Whoever makes one serves it, or closes it.
+    """A threaded WSGI server behind a Guard. The caller must call ``serve`` or ``close``.
 
-    ``token`` is the secret of the address; without it a new one is drawn.
+    ``token`` is the secret of the address; if it is None, a random one is generated.
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class Server:
 
     @property
     def url(self) -> str:
-        """The address to open, with the token."""
+        """URL of the page, with the token."""
         return opening(self._root, self._token)
 
     def ticket(self) -> str:
-        """Return an address that opens the page once."""
+        """Return a URL that opens the page once."""
         return opening(self._root, self._guard.ticket())
 
     def serve(self) -> None:
@@ -65,12 +65,12 @@ class Server:
         self._wsgi.serve_forever(poll_interval=0.1)
 
     def stop(self) -> None:
-        """Make ``serve`` return; to be called from another thread."""
+        """Make ``serve`` return. Call this from another thread."""
         self._wsgi.ending = True
         self._wsgi.shutdown()
 
     def close(self) -> None:
-        """Give the port back, of a server that is not serving."""
+        """Close the socket of a server that is not serving."""
         self._wsgi.server_close()
 
 
@@ -83,7 +83,7 @@ def _server(listening: socket.socket, app: Any) -> Any:
 
 
 def _asked(app: Dash) -> Callable[[Any], bool]:
-    """Return a function that tells whether the body of a POST asks one of the page's callbacks for what it returns."""
+    """Return a predicate for the body of a POST: True if it is a valid request for one of the page's callbacks."""
 
     def asked(body: Any) -> bool:
         if not isinstance(body, dict) or not isinstance(body.get("output"), str):
@@ -104,19 +104,19 @@ def _asked(app: Dash) -> Callable[[Any], bool]:
 
 
 def _same(given: Any, wanted: list[dict[str, Any]]) -> bool:
-    """Return True if what a request gives are the values that a callback wants, in their order."""
+    """Return True if the values of a request are the inputs of a callback, in their order."""
     if not isinstance(given, list) or len(given) != len(wanted):
         return False
     return all(
         _is_named(one)
-        and isinstance(one, list) == own["id"].startswith("{")  # a pattern stands for as many as there are
+        and isinstance(one, list) == own["id"].startswith("{")  # a pattern matches any number of components
         and (isinstance(one, list) or all(one[key] == own[key] for key in ("id", "property")))
         for one, own in zip(given, wanted, strict=True)
     )
 
 
 def _is_named(one: Any) -> bool:
-    """Return True for a property of a component, or a list of such: as many as the page has now."""
+    """Return True for the property of a component, or a list of such, of any length."""
     if isinstance(one, list):
         return all(isinstance(each, dict) and _is_named(each) for each in one)
     if not isinstance(one, dict) or not isinstance(one.get("property"), str):

@@ -1,4 +1,4 @@
-"""How the dashboard looks: the section ``dashboard`` of a ``neural_config.yaml`` to a DashboardSettings.
+"""The appearance of the dashboard: the section ``dashboard`` of a ``neural_config.yaml`` in, a DashboardSettings out.
 
     dashboard:
       theme: dark          # or light, auto
@@ -6,8 +6,8 @@
       max_history: 1000    # points of a line
       charts: [execution_trace, gradient_flow, memory_profile]
 
-Other sections of the file are other tools' and are left alone: they are not even built. This section can do without
-YAML's merge keys and aliases, of which a few lines can stand for a value of any size: it may have none.
+Other sections of the file belong to other tools, and are not constructed. YAML's merge keys and aliases are refused in
+this section: a few lines of them can expand to a value of any size.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 CONFIG_FILE = "neural_config.yaml"
 SECTION = "dashboard"
 CHARTS = ("diagnosis", "execution_trace", "gradients", "activations", "memory", "anomalies", "compare", "runs")
-"""The tabs, in their order."""
+"""Ids of the tabs, in their order."""
 ALIASES = {"gradient_flow": "gradients", "memory_profile": "memory"}
-"""Other names of tabs, as the files of the Neural DSL have them."""
+"""Other names of tabs, which files of the Neural DSL use."""
 MOST = 64 * 1024
-"""Bytes of a file."""
+"""Bytes of a configuration file at most."""
 _MERGE = "tag:yaml.org,2002:merge"
 _SHORT = reprlib.Repr()
 _SHORT.maxlevel = _SHORT.maxlist = _SHORT.maxdict = 2
 
 
 class DashboardSettings(Thresholds):
-    """The appearance of the page."""
+    """The settings for the appearance of the dashboard's page."""
 
     theme: Literal["auto", "dark", "light"] = Field("auto", description="`auto` follows the system.")
     refresh_rate: float = Field(1.0, ge=0.1, le=3600, description="Seconds after which the page asks for new steps.")
@@ -51,7 +51,7 @@ class DashboardSettings(Thresholds):
     @field_validator("charts")
     @classmethod
     def _named(cls, charts: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the tabs' own names, each once."""
+        """Replace aliases by the ids of tabs, and remove duplicates. Raises ValueError for unknown names."""
         unknown = [f"no chart is called {name!r}{_nearest(name, (*CHARTS, *ALIASES))}" for name in charts
                    if name not in CHARTS and name not in ALIASES]  # fmt: skip
         if unknown:
@@ -60,9 +60,10 @@ class DashboardSettings(Thresholds):
 
 
 def load_settings(path: str | Path | None = None) -> DashboardSettings:
-    """Read a configuration file; without one, ``neural_config.yaml`` of the working directory if it is there.
+    """Read a configuration file; without a path, ``neural_config.yaml`` of the working directory if it exists.
 
-    ConfigError names every wrong key and value of the section at once, each with what it may be.
+    Raises ConfigError, which names all wrong keys and values of the section with the valid ones, and MissingExtra
+    without PyYAML.
     """
     file = Path(CONFIG_FILE) if path is None else Path(path)
     if path is None and not file.is_file():
@@ -103,7 +104,7 @@ def _text(file: Path) -> str:
 
 
 def _built(text: str, file: Path) -> dict[Any, Any]:
-    """Build the section, and nothing else of the file."""
+    """Construct the section, and no other part of the file."""
     import yaml  # noqa: PLC0415 (of an extra)
 
     loader = yaml.SafeLoader(text)
@@ -129,7 +130,7 @@ def _built(text: str, file: Path) -> dict[Any, Any]:
 
 
 def _check_plain(section: Node, file: Path) -> None:
-    """Refuse merge keys and aliases before anything is built of them."""
+    """Raise ConfigError for merge keys and aliases, before the section is constructed."""
     seen: set[int] = set()
     waiting = [section]
     while waiting:
@@ -144,7 +145,7 @@ def _check_plain(section: Node, file: Path) -> None:
 
 
 def _lines(error: ValidationError) -> Iterator[str]:
-    """Say each problem, and what would be right."""
+    """Yield a sentence for each problem, with the valid names or values."""
     known = tuple(DashboardSettings.model_fields)
     for problem in error.errors(include_url=False):
         name = str(problem["loc"][0])

@@ -197,6 +197,7 @@ class NonFinite(Synced):
         previous: npt.NDArray[np.float64] | None,
     ) -> list[Event]:
         episode, bad = self._episodes[kind], found[kind]
+        # The origin is fixed in the first step: by the next one NaN has spread everywhere.
         if bad and not episode.active:
             origin = layout.sites[int(rows[0])] if len(rows) else None
             episode.layer = origin.module if origin is not None and origin.kind not in ("input", "op") else None
@@ -239,6 +240,7 @@ class NonFinite(Synced):
         for name in ("loss_scale", "skipped"):
             if name in step.scalars:
                 details[name] = step.scalars[name]
+        # The site before the origin, in the order of computation, is the last one with finite values.
         if len(rows):
             row = int(rows[0])
             order = self._order[kind]

@@ -1,4 +1,18 @@
-"""The values that flow between the stages. Frozen, plain, free of torch; every other module may import them."""
+"""The values that flow between the stages: frozen, plain, free of torch. Every other module may import them.
+
+- ``site.py``: a site, and the statistics that are read there
+- ``layout.py``: layers, sites, and the data flow between layers
+- ``step.py``: one optimizer step
+- ``histogram.py``: histograms of a site's values
+- ``fact.py``: a fact about the program; its kinds are in ``facts/``
+- ``event.py``: an event, as detectors find it
+- ``run.py``: the record of a whole run
+- ``diagnosis.py``: verdict, hypotheses and causal chain
+- ``comparison.py``: the comparison of two runs
+- ``crash.py``: the crash dump
+- ``json.py``, ``csv.py``: values as strict JSON, text as cells of a table
+- ``html.py``, ``curve.py``: parts of a value's HTML in a notebook
+"""
 
 from neuraldbg.nouns.crash import CrashRow, crash_json
 from neuraldbg.nouns.diagnosis import (

@@ -1,4 +1,4 @@
-"""What the compare stage says of two runs: where they part first, by how much, and what else is different.
+"""The comparison of two runs: the first difference, its size and trend, and all other differences.
 
 The first run is called ``one`` and the second ``other`` throughout. Layers are named by their path in the first run.
 """
@@ -19,18 +19,19 @@ if TYPE_CHECKING:
 
 COMPARISON_SCHEMA = "neuraldbg.comparison/1"
 COMPARISONS = ("identical", "close", "diverged", "incomparable")
-"""The verdicts. ``identical``: no statistic that was compared differs in any bit. ``close``: all within the tolerance.
-``diverged``: some are not. ``incomparable``: no site was read in both runs at the same steps, so nothing is claimed."""
+"""Verdicts of a comparison. ``identical``: no statistic that was compared differs in any bit. ``close``: all within the
+tolerance. ``diverged``: some are not. ``incomparable``: no site was read in both runs at the same steps, so nothing is
+claimed."""
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Two values agree if they differ by at most ``atol + rtol * size``, the size being that of the whole tensor."""
+    """The tolerance: values agree up to a difference of ``atol + rtol * size``, the size being the tensor's."""
 
     rtol: float
     atol: float
     source: str
-    """Where ``rtol`` comes from: the dtype whose default it is, or that it was given."""
+    """Origin of ``rtol``: the dtype whose default it is, or that the caller passed it."""
 
 
 @dataclass(frozen=True)
@@ -38,150 +39,168 @@ class Difference:
     """The first place, in the order of time and of data flow, at which two runs do not agree."""
 
     step: int
+    """First step of the row of the record."""
     last: int
-    """The last step of the row of the record; more than ``step`` where older steps were thinned."""
+    """Last step of the row of the record; more than ``step`` if older steps were thinned."""
     since: int | None
-    """The last step before it that was compared and agreed, None if there is none: it began after that."""
+    """Last step before ``step`` that was compared and agreed. None if there is none."""
     kind: str
     """One of KINDS, or a scalar: ``loss``, ``grad_norm``."""
     layer: str | None
+    """Path of the layer. None for a scalar."""
     site: str
     """Label of the site: ``fc1.weight``, ``conv2``, ``loss``."""
     stat: str
-    """The statistic that differs most."""
+    """Name of the statistic that differs most."""
     one: float
+    """Value of the statistic in the first run."""
     other: float
-    """Its values in the two runs."""
+    """Value of the statistic in the second run."""
     relative: float
-    """The largest difference of any of its statistics, relative to the size of the tensor; infinite where only one run
-    has NaN or infinite values."""
+    """Largest difference of any statistic of the site, relative to the size of the tensor; infinite if only one run has
+    NaN or infinite values."""
     absolute: float
+    """Absolute difference of the statistic."""
     reading: str
-    """What it means that this is the first place, one sentence."""
+    """Sentence that interprets this place as the first one."""
     also: int = 0
-    """How many other sites differ in the same step."""
+    """Number of other sites that differ in the same step."""
     other_layer: str | None = None
-    """The layer's path in the other run, where it has another."""
+    """Path of the layer in the second run. None if it is the same."""
 
 
 @dataclass(frozen=True)
 class Trend:
-    """What becomes of a difference in the steps after it began."""
+    """The trend of a difference in the steps after it began."""
 
     course: str
-    """``grows``, ``stays``, ``shrinks``, or ``unknown`` with fewer than four steps to judge by."""
+    """``grows``, ``stays``, ``shrinks``, or ``unknown`` if there are fewer than four steps."""
     factor: float
-    """By which it changes a step: exp of the Theil-Sen slope (Sen 1968) of the logarithm of the relative difference."""
+    """Factor per step: exp of the Theil-Sen slope (Sen 1968) of the logarithm of the relative difference."""
     first: int
+    """First step that was evaluated."""
     last: int
-    """The steps that were looked at."""
+    """Last step that was evaluated."""
     begin: float
+    """Relative difference at the beginning: median of the first few finite values; infinite if there are none."""
     end: float
-    """The relative difference at both ends: medians of the first and the last few steps at which it is a number, and
-    infinite where it is none at any of them."""
+    """Relative difference at the end: median of the last few finite values; infinite if there are none."""
     readings: int
+    """Number of steps with a reading."""
     broke: int | None = None
-    """The step within them at which one run becomes NaN or infinite and the other does not, None if none does. What
-    was a number before has then grown beyond any number: ``course`` is ``grows``."""
+    """Step at which one run becomes NaN or infinite and the other does not; ``course`` is then ``grows``. None if there
+    is none."""
     broken: int | None = None
-    """Which run that is: 0 or 1, as in ``names``."""
+    """Index of the run that becomes NaN or infinite: 0 or 1, as in ``names``. None if there is none."""
 
 
 @dataclass(frozen=True)
 class KindSpan:
-    """How one kind of sites compares over the whole run."""
+    """The comparison of one kind of sites over the whole run."""
 
     kind: str
     sites: int
+    """Number of sites."""
     differing: int
-    """Sites beyond the tolerance at some step."""
+    """Number of sites beyond the tolerance at some step."""
     first: int | None
-    """The first step at which one is, None if none ever is."""
+    """First step at which a site is beyond the tolerance. None if there is none."""
     largest: float
-    """The largest relative difference of any site at any step."""
+    """Largest relative difference of any site at any step."""
 
 
 @dataclass(frozen=True)
 class LayerSpan:
-    """How one layer compares over the whole run."""
+    """The comparison of one layer over the whole run."""
 
     layer: str
     first: int | None
-    """The first step at which one of its sites is beyond the tolerance."""
+    """First step at which one of the layer's sites is beyond the tolerance. None if there is none."""
     largest: float
+    """Largest relative difference of any of the layer's sites at any step."""
     last: float
-    """The largest relative difference over its sites at the last step compared."""
+    """Largest relative difference of the layer's sites at the last step compared."""
 
 
 @dataclass(frozen=True)
 class LayerPair:
-    """A layer that has another path in the other run, or another type at the same path."""
+    """A layer that has another path in the second run, or another type at the same path."""
 
     one: str
+    """Path in the first run."""
     other: str
+    """Path in the second run."""
     how: str
-    """``structure``: by type, settings, parameters and neighbours. ``type``: same place, another type."""
+    """``structure``: matched by type, settings, parameters and neighbours. ``type``: same path, another type."""
     types: tuple[str, str]
+    """Types in both runs."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Something about the programs that is not the same."""
+    """A setting or fact of the programs that differs between the runs."""
 
     name: str
     one: Any
+    """Value in the first run."""
     other: Any
+    """Value in the second run."""
     step: int
-    """The first step at which it showed."""
+    """First step at which the values differ."""
     layer: str | None = None
+    """Path of the layer that the setting belongs to. None if it belongs to none."""
 
 
 @dataclass(frozen=True)
 class LossPair:
-    """The losses of both over the steps that both have."""
+    """The losses of both runs over the steps that both have."""
 
     stream: int
     final: tuple[float, float]
-    """The last finite value of each."""
+    """Last finite loss of each run."""
     best: tuple[float, float]
+    """Lowest loss of each run."""
     mean: tuple[float, float]
-    """The area under each curve, a step."""
+    """Mean finite loss of each run: the area under its curve per step."""
     parts: int | None
-    """The first step at which they differ by more than the tolerance."""
+    """First step at which the losses differ by more than the tolerance. None if there is none."""
     apart: int | None
-    """The first step from which on they always differ by more than a tenth, None if they do not at the end."""
+    """First step from which the losses always differ by more than a tenth. None if they do not at the end."""
 
 
 @dataclass(frozen=True)
 class HealthChange:
-    """Something about a layer's health, or the run's, that is not the same."""
+    """A difference between the runs in the health of a layer, or of the whole run."""
 
     what: str
     """``outcome``, ``verdict``, ``cause``, ``event``, ``dead units``, ``gradient norm``."""
     layer: str | None
+    """Path of the layer. None for the whole run."""
     one: str
+    """Value in the first run, in words."""
     other: str
+    """Value in the second run, in words."""
     step: int | None = None
 
 
 @dataclass(frozen=True)
 class Compared:
-    """What the comparison rests on."""
+    """The amount of data that a comparison is based on."""
 
     steps: tuple[int, int]
-    """Steps of each run."""
+    """Number of steps of each run."""
     read: int
-    """Steps whose layers were read in both and compared, thinned ones included."""
+    """Number of steps whose layers were read in both and compared, thinned ones included."""
     span: tuple[int, int] | None
-    """The first and the last of them."""
+    """First and last of these steps. None if there are none."""
     scalars: int
-    """Steps whose loss was compared."""
+    """Number of steps whose loss was compared."""
     sites: int
-    """Sites that were compared."""
+    """Number of sites that were compared."""
     only: tuple[int, int]
-    """Sites that only the one run, or only the other, has."""
+    """Number of sites that only the first run has, and that only the second has."""
     share: float
-    """Elements read of all elements of the sites compared: large tensors are read by samples."""
+    """Share of elements read, of all elements of the sites compared: large tensors are sampled."""
 
 
 @dataclass(frozen=True)
@@ -189,47 +208,50 @@ class Drift:
     """The largest relative difference of each layer over time, for the picture."""
 
     layers: tuple[str, ...]
-    """R paths in data-flow order; "(input)" are the inputs."""
+    """Paths in data-flow order, R of them; "(input)" are the inputs."""
     steps: npt.NDArray[np.int64]
+    """First step of each column, shape (C,)."""
     width: npt.NDArray[np.int64]
-    """Shape (C,) each: first step of a column, and the steps that it stands for."""
+    """Number of steps of each column, shape (C,)."""
     values: npt.NDArray[np.float32]
-    """Shape (R, C): 0 where nothing differs, NaN where nothing was compared, infinite where only one run has NaN."""
+    """Relative differences, shape (R, C): 0 if nothing differs, NaN if nothing was compared, infinite if only one run
+    has NaN."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The answer. ``to_dict()`` is the JSON of ``neuraldbg compare --json``."""
+    """The result of comparing two runs. ``to_dict()`` is the JSON of ``neuraldbg compare --json``."""
 
     verdict: str
     """One of COMPARISONS."""
     summary: str
+    """Sentence or two on the result."""
     names: tuple[str, str] = ("A", "B")
-    """What to call the runs."""
+    """Names of the runs in sentences."""
     tolerance: Tolerance = field(default_factory=lambda: Tolerance(0.0, 0.0, ""))
     first: Difference | None = None
-    """The first difference beyond the tolerance: the divergence."""
+    """First difference beyond the tolerance: the divergence. None if there is none."""
     earliest: Difference | None = None
-    """The first difference of any size, where it is earlier than ``first``: that of rounding."""
+    """First difference of any size: that of rounding. None if ``first`` is the earliest."""
     trend: Trend | None = None
-    """Of the site of the first divergence."""
+    """Trend of the site of the first divergence. None if there is none."""
     overall: Trend | None = None
-    """Of the median over all layers."""
+    """Trend of the median over all layers. None if there is none."""
     kinds: tuple[KindSpan, ...] = ()
     layers: tuple[LayerSpan, ...] = ()
-    """In data-flow order."""
+    """Layers in data-flow order."""
     settings: tuple[Setting, ...] = ()
-    """What is likely to matter most first."""
+    """Different settings, the most likely to matter first."""
     paired: tuple[LayerPair, ...] = ()
     only: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
-    """Layers of the one that the other lacks, and the reverse."""
+    """Paths of the layers that only the first run has, and that only the second has."""
     losses: tuple[LossPair, ...] = ()
     verdicts: tuple[str, str] = ("", "")
-    """Of the diagnoses of both, "" where none were given."""
+    """Verdicts of both diagnoses; "" if none were passed."""
     health: tuple[HealthChange, ...] = ()
     compared: Compared = field(default_factory=lambda: Compared((0, 0), 0, None, 0, 0, (0, 0), 0.0))
     notes: tuple[str, ...] = ()
-    """What was not compared, and why, a sentence each."""
+    """Sentences on the parts that were not compared, with the reasons."""
     drift: Drift | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
@@ -237,12 +259,12 @@ class Comparison:
         return "\n".join([f"{self.verdict.upper()}: {self.summary}", *changes])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as strict JSON values (schema ``neuraldbg.comparison/1``), without the map of the picture."""
+        """Return the comparison as strict JSON values (schema ``neuraldbg.comparison/1``), without ``drift``."""
         body: Mapping[str, Any] = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "drift"}
         plain = jsonable(body)
         assert isinstance(plain, dict)
         return {"schema": COMPARISON_SCHEMA, **plain}
 
     def to_json(self, indent: int | None = 2) -> str:
-        """Return it as JSON text that any parser takes."""
+        """Return the comparison as strict JSON text."""
         return json.JSONEncoder(indent=indent, allow_nan=False).encode(self.to_dict())

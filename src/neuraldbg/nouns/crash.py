@@ -1,4 +1,4 @@
-"""The crash dump: the last steps before a failure, as norms by layer. Its one shape, whoever writes it."""
+"""The crash dump: the last steps before a failure, as norms by layer. All writers produce this one format."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ if TYPE_CHECKING:
 
 
 AFTER = 10
-"""Steps after a loss that is no number which may still push older ones out: those that led there are worth more."""
+"""Steps after the first non-finite loss that may still replace older ones: the steps before the failure matter more."""
 
 
 class CrashRow(TypedDict):
-    """One step of a dump."""
+    """One step of a crash dump: loss, and norms by layer."""
 
     step: int
     timestamp: float
     """Unix time."""
     loss: float | None
+    """Loss. None if it is not known."""
     grad_norms: Mapping[str, Any]
     """L2 norm of the gradients of each layer's parameters."""
     act_norms: Mapping[str, Any]
@@ -31,9 +32,10 @@ class CrashRow(TypedDict):
 
 
 def broken_for(before: int, loss: float | None) -> int:
-    """Return for how many steps in a row the loss has been NaN or infinite; one that is not known changes nothing.
+    """Return the number of steps in a row with a NaN or infinite loss, given the number ``before`` this step.
 
-    A dump takes a step that is more than AFTER of them after the break only while there is room.
+    A loss of None counts like the one before. After more than AFTER such steps a dump adds a step only while there is
+    room.
     """
     if loss is None:
         return before + 1 if before else 0
@@ -41,9 +43,10 @@ def broken_for(before: int, loss: float | None) -> int:
 
 
 def crash_json(history: Sequence[CrashRow], capacity: int, reason: str | None) -> str:
-    """Return the dump as strict JSON, ``{metadata, history}``: a NaN is the string "NaN".
+    """Encode a dump as strict JSON, ``{metadata, history}``: a NaN is the string "NaN".
 
-    ``capacity`` is how many steps it could have held, ``reason`` what stopped the training or why it is called failed.
+    ``capacity`` is the largest number of steps of the dump, ``reason`` the reason of the halt or of the failing
+    verdict.
     """
     dump = {
         "metadata": {

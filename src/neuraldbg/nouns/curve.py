@@ -1,4 +1,4 @@
-"""A curve of values over steps as SVG, for a notebook."""
+"""A curve of values over steps as SVG, for the HTML of a notebook."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 CURVE = 300
-"""Points of a curve: of more values, the least and the largest of each stretch."""
+"""Points of a curve at most; of more values, the smallest and the largest of each stretch are drawn."""
 WIDE, TALL = 480, 90
-"""Of the curve, in pixels."""
+"""Width and height of a curve in pixels."""
 
 
 def curve_svg(steps: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> str:
-    """Return a drawing of the finite values; the line breaks where one is not. Both arrays have the shape (T,)."""
+    """Draw the finite values as SVG; the line has a gap at others. Both arrays have the shape (T,)."""
     finite = np.isfinite(values)
     if not finite.any():
         return ""
@@ -35,7 +35,7 @@ def curve_svg(steps: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> str:
 
 
 def _extremes(part: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Of many indices, those of the least and the largest of each stretch."""
+    """Reduce the indices in ``part``, if there are many, to the smallest and largest value of each stretch."""
     if len(part) <= CURVE:
         return part
     stretches = np.array_split(part, CURVE // 2)

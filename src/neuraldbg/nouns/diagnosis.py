@@ -1,4 +1,4 @@
-"""What the explain stage says: verdict, ranked hypotheses with their evidence, and the causal chain."""
+"""The diagnosis of a run: verdict, ranked hypotheses with their evidence, causal chain, and its HTML for a notebook."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 SCHEMA = "neuraldbg.diagnosis/1"
 VERDICTS = ("healthy", "inconclusive", "suspect", "failing")
-"""From best to worst, as ``--fail-on`` orders them."""
+"""Verdicts from best to worst, in the order of ``--fail-on``."""
 
 
 @dataclass(frozen=True)
 class Unjudged:
-    """Something that could not be judged, and why. Said, never hidden, never raised."""
+    """A question that could not be judged, with the reason. It is always shown, and never raised."""
 
     what: str
     reason: str
@@ -34,16 +34,16 @@ class Evidence:
     statement: str
     supports: bool
     weight: float = 1.0
-    """Log-odds that it adds (always positive; ``supports`` gives the direction)."""
+    """Log-odds, always positive; ``supports`` is the direction."""
     value: float | str | None = None
-    """What was measured; a word is a name of what was found."""
+    """Measured value, or the name of the object found. None if there is none."""
     threshold: float | str | None = None
-    """What the value is judged against."""
+    """Threshold for the value. None if there is none."""
 
 
 @dataclass(frozen=True)
 class Remedy:
-    """What to do, in words and as code that fits the user's model."""
+    """The advice for a cause, in words and as code that fits the user's model."""
 
     text: str
     code: str = ""
@@ -51,43 +51,44 @@ class Remedy:
 
 @dataclass(frozen=True)
 class CodeLine:
-    """A line of the user's code."""
+    """A line of the user's code, and the operation that was observed on it."""
 
     file: str
     line: int
     code: str = ""
-    """The line itself, empty where the source was not at hand."""
+    """Text of the line; "" if the source was not available."""
     what: str = ""
-    """What happens on it, as far as was seen: ``the backward pass is called``; the fault itself may be elsewhere."""
+    """Observed operation on the line: ``the backward pass is called``. The fault itself may be elsewhere."""
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A cause that may explain the run."""
+    """A cause that may explain the run, with its evidence."""
 
     cause: str
-    """An id of the taxonomy: ``neuraldbg causes ID`` shows its page."""
+    """Id in the taxonomy: ``neuraldbg causes ID`` shows its page."""
     category: str
     confidence: float
-    """Probability that this is a cause of what went wrong."""
+    """Probability that this is a cause of the failure."""
     sentence: str
-    """One sentence a stranger understands, with layer and step."""
+    """One sentence that needs no other knowledge of the run, with layer and step."""
     layer: str | None = None
+    """Path of the layer. None if the cause is in the training loop."""
     step: int | None = None
-    """The first step at which the cause was at work."""
+    """First step at which the cause had an effect. None if it is not known."""
     evidence: tuple[Evidence, ...] = ()
     equivalent: tuple[str, ...] = ()
     """Causes that the evidence cannot tell apart from this one."""
     remedy: Remedy = field(default_factory=lambda: Remedy(""))
     verification: Mapping[str, Any] | None = None
-    """The result of a replay with that one thing changed; None while none was made."""
+    """Result of a replay with only this cause removed. None if there was none."""
     rank: int = 0
     failure: str = "training failure"
-    """What it led to, for the sentence: "gradient vanishing", "loss divergence"."""
+    """Result of the cause, for the sentence: "gradient vanishing", "loss divergence"."""
     explains: tuple[str, ...] = ()
-    """Event kinds that follow from it."""
+    """Kinds of events that follow from the cause."""
     places: tuple[CodeLine, ...] = ()
-    """Lines of the user's code to look at first; the fault is there or near."""
+    """Lines of the user's code to check first; the fault is there or near."""
 
     def __str__(self) -> str:
         where = f" originated in layer '{self.layer}'" if self.layer else " originated in the training loop"
@@ -102,7 +103,7 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class ChainNode:
-    """A point of the causal chain: a cause, an event, or the symptom that the user saw."""
+    """A node of the causal chain: a cause, an event, or the symptom that the user saw."""
 
     id: str
     role: str
@@ -114,7 +115,7 @@ class ChainNode:
 
 @dataclass(frozen=True)
 class ChainEdge:
-    """One thing led to another."""
+    """An edge of the causal chain: the source node led to the target node."""
 
     source: str
     target: str
@@ -124,7 +125,7 @@ class ChainEdge:
 
 @dataclass(frozen=True)
 class Chain:
-    """The causal chain, in data-flow and time order."""
+    """The causal chain of a failure, in the order of data flow and time."""
 
     nodes: tuple[ChainNode, ...] = ()
     edges: tuple[ChainEdge, ...] = ()
@@ -135,17 +136,17 @@ class Chain:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The answer. ``to_dict()`` is the JSON of ``diagnosis.json``."""
+    """The diagnosis of a run. ``to_dict()`` is the JSON of ``diagnosis.json``."""
 
     verdict: str
     """One of VERDICTS."""
     summary: str
     run: Mapping[str, Any] = field(default_factory=dict)
     symptoms: tuple[str, ...] = ()
-    """What a person would have seen, one phrase each."""
+    """Symptoms that a person would have seen, one phrase each."""
     events: tuple[Event, ...] = ()
     hypotheses: tuple[Hypothesis, ...] = ()
-    """Most likely first."""
+    """Hypotheses, the most likely first."""
     chain: Chain = field(default_factory=Chain)
     unjudged: tuple[Unjudged, ...] = ()
 
@@ -164,23 +165,24 @@ class Diagnosis:
         return {"schema": SCHEMA, **body}
 
     def to_json(self, indent: int | None = 2) -> str:
-        """Return the diagnosis as JSON text that any parser takes."""
+        """Return the diagnosis as strict JSON text."""
         return json.JSONEncoder(indent=indent, allow_nan=False).encode(self.to_dict())
 
     def worse_or_equal(self, verdict: str) -> bool:
-        """Return True if the verdict is at least as bad as another."""
+        """Return True if the verdict is at least as bad as ``verdict``."""
         return VERDICTS.index(self.verdict) >= VERDICTS.index(verdict)
 
 
 # ---------------------------------------------------------------- as HTML, for notebooks
 
 VERDICT_COLOUR = {"failing": "#D55E00", "suspect": "#E69F00", "healthy": "#009E73", "inconclusive": "#56B4E9"}
-"""Of the edge beside the verdict, which the word says too (Okabe and Ito's, seen on light and dark ground)."""
+"""Colour of the edge beside each verdict (Okabe and Ito's, visible on light and dark ground); the word says the same.
+"""
 VERDICT_STYLE = "border-left:5px solid;padding-left:.6em;margin:.3em 0"
 
 
 def diagnosis_html(diagnosis: Diagnosis) -> str:
-    """Return a diagnosis as HTML: verdict, summary, symptoms, causes, chain, and all that was not judged."""
+    """Render a diagnosis as HTML: verdict, summary, symptoms, causes, chain, and all questions that were not judged."""
     colour = VERDICT_COLOUR.get(diagnosis.verdict, "currentColor")
     head = f"<b>{safe(diagnosis.verdict.upper())}</b>: {safe(diagnosis.summary)}"
     parts = [
@@ -201,7 +203,7 @@ def diagnosis_html(diagnosis: Diagnosis) -> str:
 
 
 def _hypothesis_html(hypothesis: Hypothesis) -> str:
-    """Return one cause as HTML with its evidence and its fix."""
+    """Render one hypothesis as HTML, with its evidence and its fix."""
     title = f"<b>{safe(hypothesis.cause)}</b> {percent(hypothesis.confidence)}{_place(hypothesis)}"
     return div(f'<p style="margin:.3em 0">{title}</p>{_body(hypothesis)}')
 
@@ -232,7 +234,7 @@ def _body(hypothesis: Hypothesis) -> str:
 
 def _statement(evidence: Evidence) -> str:
     named = (("measured", evidence.value), ("judged against", evidence.threshold))
-    known = isinstance(evidence.value, float) or evidence.value is None  # else it counts or names what is listed
+    known = isinstance(evidence.value, float) or evidence.value is None  # other values count or name the items listed
     numbers = [f"{name} {number_text(value)}" for name, value in named if known and isinstance(value, (int, float))]
     measured = f' <span style="{DIM}">[{safe(", ".join(numbers))}]</span>' if numbers else ""
     return f"<b>{'for' if evidence.supports else 'against'}</b>: {safe(evidence.statement)}{measured}"

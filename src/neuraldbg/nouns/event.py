@@ -1,4 +1,4 @@
-"""A semantic transition of the training: what changed, where, from when to when."""
+"""An event: a transition of the training from one regime to another, with its layer, its steps and its numbers."""
 
 from __future__ import annotations
 
@@ -11,32 +11,33 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 TRANSITIONS = ("gradient_health", "activation_regime", "optimizer_stability", "loss", "data", "program")
-"""The families that an event belongs to."""
+"""Families of events."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something went from one regime to another. Being bad from the first step on is an event too."""
+    """A transition from one regime to another. Being bad from the first step on is an event, too."""
 
     kind: str
-    """What happened, such as ``vanishing_gradients``: the name of the detector's finding."""
+    """Name of the detector's finding, such as ``vanishing_gradients``."""
     transition: str
     """One of TRANSITIONS."""
     first_step: int
     last_step: int
-    """The last step at which it was seen. Grows while the event lasts; the later version replaces the earlier."""
+    """Last step at which the event was observed. It grows while the event lasts: the later version replaces the
+    earlier."""
     layer: str | None = None
-    """Layer path, None for the run as a whole."""
+    """Path of the layer. None for the run as a whole."""
     site: str = ""
-    """Label of the site (``fc1.weight``) and its kind before a slash: ``param_grad/fc1.weight``."""
+    """Kind and label of the site: ``param_grad/fc1.weight``; "" if there is none."""
     confidence: float = 1.0
-    """How sure the detector is that the transition is real, 0 to 1; not how likely any cause is."""
+    """Probability that the transition is real, 0 to 1, in the detector's view; not the probability of any cause."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """Measured numbers and the thresholds they crossed."""
+    """Measured numbers, and the thresholds that they crossed."""
 
     @shown
     def _repr_html_(self) -> str:
-        """Return what happened, where and when, and the numbers that were measured, as HTML for a notebook."""
+        """Render kind, layer, steps and measured numbers as HTML for a notebook."""
         last = f" to {self.last_step:,}" if self.last_step != self.first_step else ""
         where = f" in <b>{safe(self.layer)}</b>" if self.layer else ""
         details = (f"{safe(key)}: {safe(number_text(value))}" for key, value in self.details.items())
@@ -47,5 +48,5 @@ class Event:
 
     @property
     def key(self) -> tuple[str, str, str, int]:
-        """Return what identifies an event over its updates."""
+        """Kind, layer, site and first step, which stay the same over the versions of an event."""
         return (self.kind, self.layer or "", self.site, self.first_step)

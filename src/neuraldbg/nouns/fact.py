@@ -1,4 +1,4 @@
-"""A fact: certain, not statistical, about the program. It is logged when it is first seen and when it changes."""
+"""A fact about the program, certain and not statistical. It is recorded when it is first read and when it changes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class FactKey(str, Enum):
-    """The facts that capture reads. The value of each is a JSON object; ``nouns/facts/<key>.py`` says of what shape."""
+    """The kinds of facts that capture reads. The value of each is a JSON object: see ``nouns/facts/<key>.py``."""
 
     ACCUMULATION = "accumulation"
     ATTENTION = "attention"
@@ -51,17 +51,17 @@ class FactKey(str, Enum):
 
 @dataclass(frozen=True)
 class Fact:
-    """One fact as of one step."""
+    """One version of a fact about the program, as read at one step."""
 
     step: int
     key: str
     """One of FactKey, as its string."""
     value: dict[str, Any]
-    """JSON object: what the run file and exports hold."""
+    """JSON object, as in the run file and in exports."""
 
     @cached_property
     def known(self) -> Any:
-        """The value as the dataclass of its key. KeyError for a key of a later version."""
+        """The value as the dataclass of its key. Raises KeyError for a key of a later version."""
         from neuraldbg.nouns.facts import BY_KEY  # noqa: PLC0415 (a program that is only watched needs none of it)
         from neuraldbg.nouns.facts.known import read  # noqa: PLC0415
 

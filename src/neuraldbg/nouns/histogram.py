@@ -1,8 +1,8 @@
 """Histograms of the values of tensors: counts in bins that are the same for every site, step and run.
 
-The bins are powers of two with a sign, so that any two histograms can be compared or added: ``(-2**-32, 2**-32)`` holds
-zero and all that is nearly that, then come ``[2**-32, 2**-31)`` to ``[2**31, 2**32)`` and what is larger, and the same
-mirrored for negative values. NaN and infinity are in none: the statistic ``nonfinite`` counts them.
+The edges are powers of two with a sign, so that any two histograms can be compared or added: ``(-2**-32, 2**-32)``
+holds zero and smaller values, then come ``[2**-32, 2**-31)`` to ``[2**31, 2**32)`` and one bin for larger values, and
+the same mirrored for negative values. NaN and infinity are in no bin: the statistic ``nonfinite`` counts them.
 
 Shape legend: S sites, B bins in use, C steps.
 """
@@ -24,32 +24,33 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
 
 LOWEST, HIGHEST = -32, 32
-"""Exponents of two: what is smaller counts as zero, what is larger is in the last bin."""
+"""Exponents of two: smaller values count as zero, larger ones are in the last bin."""
 ZERO = HIGHEST - LOWEST + 1
-"""The bin of zero, in the middle."""
+"""Index of the bin of zero, in the middle."""
 BINS = 2 * ZERO + 1
+"""Number of bins."""
 _POWERS = np.exp2(np.arange(LOWEST, HIGHEST + 1, dtype=np.float64))
 EDGES = np.concatenate([[-np.inf], -_POWERS[::-1], _POWERS, [np.inf]])
-"""Shape (BINS + 1,), ascending. An edge belongs to the bin that is farther from zero."""
+"""Edges of the bins, shape (BINS + 1,), ascending. An edge belongs to the bin that is farther from zero."""
 EDGES.flags.writeable = False
 
 
 @dataclass(frozen=True)
 class StepHistograms:
-    """The histograms of all sites of which one was taken in a step, each without the empty bins at its two ends."""
+    """The histograms of one step, of all sites with one, each without the empty bins at its two ends."""
 
     step: int
     rows: npt.NDArray[np.int32]
-    """Shape (S,): the sites, as rows of the layout, ascending."""
+    """Rows of the sites in the layout, shape (S,), ascending."""
     first: npt.NDArray[np.uint8]
-    """Shape (S,): the first bin that is kept of each."""
+    """Index of the first bin that is kept of each site, shape (S,)."""
     width: npt.NDArray[np.uint8]
-    """Shape (S,): how many are kept from there on; 0 where no value was finite."""
+    """Number of bins that are kept of each site, shape (S,); 0 if no value was finite."""
     counts: npt.NDArray[np.uint32]
-    """Shape (sum(width),): what is kept, one site after the other."""
+    """Counts of the bins that are kept, one site after the other, shape (sum(width),)."""
 
     def __post_init__(self) -> None:
-        """ValueError where the parts do not fit together: they may come from a file."""
+        """Raise ValueError if the arrays are inconsistent: they may come from a file."""
         whole = len(self.rows) == len(self.first) == len(self.width) and self.width.sum(dtype=int) == len(self.counts)
         if len(self.rows) and (self.rows[0] < 0 or (np.diff(self.rows.astype(np.int64)) <= 0).any()):
             raise ValueError("histograms of sites that do not ascend")
@@ -58,7 +59,7 @@ class StepHistograms:
 
     @classmethod
     def of(cls, step: int, rows: Sequence[int], counts: npt.NDArray[np.int64]) -> StepHistograms:
-        """Build them from the counts of some sites, shape (S, BINS), in whatever order."""
+        """Build the histograms of a step from the counts of some sites, shape (S, BINS), in any order."""
         order = np.argsort(np.asarray(rows, np.int64))
         counts = counts[order]
         used = counts > 0
@@ -77,7 +78,9 @@ class StepHistograms:
 
     @classmethod
     def from_lists(cls, step: int, sites: Sequence[Sequence[int]]) -> StepHistograms:
-        """Build them from what ``to_lists`` returns; ValueError, OverflowError or IndexError where that cannot be."""
+        """Build the histograms from the result of ``to_lists``. Raises ValueError, OverflowError or IndexError for
+        anything else.
+        """
         if any(type(number) is not int for site in sites for number in site):
             raise ValueError("the numbers of histograms are whole")
         rows = np.array([site[0] for site in sites], np.int32)
@@ -86,14 +89,14 @@ class StepHistograms:
         return cls(step, rows, first, width, np.array([count for site in sites for count in site[2:]], np.uint32))
 
     def to_lists(self) -> list[list[int]]:
-        """Return row, first bin and counts of each site."""
+        """Return a list of row, first bin and counts for each site."""
         counts = self.counts.tolist()
         sites = zip(self.rows.tolist(), self.first.tolist(), self.width.tolist(), self._ends.tolist(), strict=True)
         return [[row, first, *counts[end - width : end]] for row, first, width, end in sites]
 
     @property
     def nbytes(self) -> int:
-        """Bytes that they hold."""
+        """Size of the arrays in bytes."""
         return sum(part.nbytes for part in (self.rows, self.first, self.width, self.counts))
 
     def counts_of(self, row: int) -> Ints | None:
@@ -116,19 +119,19 @@ class Histograms:
     """The histograms of one site over the steps of a run, in the bins that any of them uses."""
 
     steps: Ints
-    """Shape (C,)."""
+    """Steps with a histogram, shape (C,)."""
     edges: Floats
-    """Shape (B + 1,), ascending; the first or the last is infinite where values beyond 2**32 were found. Of a site
-    without any finite value the bin of zero alone."""
+    """Edges of the bins, shape (B + 1,), ascending; the first or the last is infinite if there are values beyond 2**32.
+    A site without a finite value has the bin of zero alone."""
     counts: Ints
-    """Shape (C, B): elements in each bin. Of a large tensor those of a sample, as for the statistics."""
+    """Number of elements in each bin, shape (C, B); of a large tensor those of a sample, as for the statistics."""
 
     def __len__(self) -> int:
         return len(self.steps)
 
     @property
     def shares(self) -> Floats:
-        """Shape (C, B): the counts of each step over their sum, NaN where no value was finite."""
+        """Counts of each step divided by their sum, shape (C, B); NaN if no value was finite."""
         total = self.counts.sum(axis=1, keepdims=True)
         with np.errstate(invalid="ignore"):
             shares: Floats = self.counts / total
@@ -136,7 +139,7 @@ class Histograms:
 
 
 def course_of(histograms: Sequence[StepHistograms], row: int) -> Histograms:
-    """Return the histograms of one site in the steps that have one of it."""
+    """Return the histograms of one site over the steps that have one of this site."""
     found = [(each.step, counts) for each in histograms if (counts := each.counts_of(row)) is not None]
     steps = np.array([step for step, _ in found], np.int64)
     counts = np.stack([counts for _, counts in found]) if found else np.zeros((0, BINS), np.int64)

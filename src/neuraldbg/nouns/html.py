@@ -1,7 +1,7 @@
-"""The parts of a value's HTML for a notebook, of which each value puts its own ``_repr_html_`` together.
+"""The parts of which each value builds its ``_repr_html_`` for a notebook.
 
-No script, no style sheet, nothing from the net. Colours are those of the page around it, light or dark; words of a run
-are escaped. A value that cannot be shown so is shown as plain text: a notebook must not fail over how it looks.
+They need no script, no style sheet and nothing from the network. Colours are those of the page around, light or dark;
+text of a run is escaped. A value whose HTML fails is shown as plain text: a notebook must not fail because of it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ DIM = "opacity:.75"
 
 
 def safe(words: object) -> str:
-    """Return words as HTML text: control characters and marks that turn lines around are written as escapes."""
+    """Escape words for HTML; control characters, also those that reverse the text direction, become escapes."""
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(words))
     return html.escape(text)
 
 
 def shown(make: Callable[[Value], str]) -> Callable[[Value], str]:
-    """Return a ``_repr_html_`` that never raises."""
+    """Wrap a ``_repr_html_`` so that it never raises."""
 
     @functools.wraps(make)
     def careful(value: Value) -> str:
@@ -45,7 +45,7 @@ def shown(make: Callable[[Value], str]) -> Callable[[Value], str]:
 
 
 def percent(confidence: float) -> str:
-    """Return a probability as HTML: "97% sure"."""
+    """Format a probability as HTML: "97% sure"."""
     percent = round(100 * confidence)
     if percent >= 100 and confidence < 1:
         return "&gt;99% sure"
@@ -53,7 +53,7 @@ def percent(confidence: float) -> str:
 
 
 def number_text(value: Any) -> str:
-    """Return a number with four digits, or with commas if it is whole; anything else as its ``str``."""
+    """Format a float with four digits, an integer with commas, and any other value by ``str``."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
         return str(value)
     if isinstance(value, (int, np.integer)):
@@ -62,11 +62,11 @@ def number_text(value: Any) -> str:
 
 
 def listed(items: Iterable[str], tag: str = "ul") -> str:
-    """Return HTML items as a list, empty if there are none."""
+    """Render HTML items as a list; "" if there are none."""
     inner = "".join(f"<li>{item}</li>" for item in items)
     return f'<{tag} style="margin:.2em 0">{inner}</{tag}>' if inner else ""
 
 
 def div(inner: str) -> str:
-    """Return a fragment in the one box that all values have."""
+    """Wrap a fragment in the box that all values have."""
     return f'<div class="neuraldbg" style="max-width:60em;line-height:1.4">{inner}</div>'

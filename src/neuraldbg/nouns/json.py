@@ -1,4 +1,4 @@
-"""Any value of ours as strict JSON: a NaN is the string "NaN", an infinity "Infinity" or "-Infinity"."""
+"""The conversion of our values to strict JSON: a NaN is the string "NaN", an infinity "Infinity" or "-Infinity"."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 
 
 def jsonable(value: Any) -> Json:
-    """Turn dataclasses, mappings, sequences, numpy scalars and arrays into strict JSON values."""
+    """Convert dataclasses, mappings, sequences, numpy scalars and arrays to strict JSON values; others by ``str``."""
     if value is None or isinstance(value, (bool, str, int)):
         return value
     if isinstance(value, np.generic):

@@ -1,4 +1,4 @@
-"""What is where: the layers of the watched models, the sites read in them, and how data flows between them."""
+"""The layout: the layers of the watched models, the sites read in them, and the data flow between layers."""
 
 from __future__ import annotations
 
@@ -16,59 +16,60 @@ if TYPE_CHECKING:
 RECTIFIERS = frozenset({"ReLU", "ReLU6", "Threshold"})
 BOUNDED = frozenset({"Sigmoid", "Tanh", "Hardsigmoid", "Hardtanh", "Softsign"})
 BOUNDED_OPS = frozenset({"sigmoid", "tanh"})
-"""Functional ones, measured at the input beyond which the output is within 1% of a bound."""
+"""Functional bounded activations, read at their input, beyond which the output is within 1% of a bound."""
 RECTIFYING_OPS = frozenset({"relu", "relu_", "relu6", "threshold", "clamp_min"})
 
 
 NUMBERED = re.compile(r"\d+(\.\d+)*")
-"""The path of a layer that nobody named, as in a Sequential."""
+"""Path of a layer without a name of its own, as in a Sequential."""
 
 
 def called(path: str) -> str:
-    """Write a layer's path for a sentence: ``encoder.fc1``; ``layer 3`` where it is a number."""
+    """Format a layer's path for a sentence: ``encoder.fc1``, but ``layer 3`` for a number."""
     return f"layer {path}" if NUMBERED.fullmatch(path) else path
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A module of a watched model."""
+    """A module of a watched model, with its type, parameters and settings."""
 
     path: str
-    """As in Site.module. With several models, those after the first carry their variable's name as a prefix."""
+    """Path as in ``Site.module``. With several models, those after the first have their variable's name as a prefix."""
     type: str
     """Class name, such as ``Linear``."""
     model: str
-    """The name of the model it belongs to: the class of the root module, or the variable that holds it."""
+    """Name of the model: the class of the root module, or the variable that holds it."""
     leaf: bool
-    """Whether it has no child modules."""
+    """True if the module has no child modules."""
     params: tuple[str, ...] = ()
-    """Names of the parameters it owns itself, ``weight`` and ``bias``."""
+    """Names of the module's own parameters: ``weight`` and ``bias``."""
     settings: Mapping[str, float | str | bool] = field(default_factory=dict)
-    """Numbers of its construction that explain behaviour: in_features, out_features, p, momentum, eps, ..."""
+    """Constructor arguments that explain behaviour: in_features, out_features, p, momentum, eps, ..."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Data flows from one layer's output into another's input, read from the autograd graph."""
+    """The data flow from one layer's output into another's input, read from the autograd graph."""
 
     source: str
+    """Path of the layer whose output it is."""
     target: str
-    """A layer path, or "loss"."""
+    """Path of the layer that takes it, or "loss"."""
     ops: tuple[str, ...] = ()
-    """Functional operations on the way, nearest to the source first: ("relu", "add")."""
+    """Functional operations in between, nearest to the source first: ("relu", "add")."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A snapshot: it only ever grows, and a site keeps its row."""
+    """A snapshot of layers, sites and edges. Later layouts only have more, and a site keeps its row."""
 
     layers: tuple[Layer, ...] = ()
-    """In order of first call; layers never called come last, in ``named_modules()`` order."""
+    """Layers in order of first call; those never called come last, in the order of ``named_modules()``."""
     sites: tuple[Site, ...] = ()
-    """Row i of every table is sites[i]."""
+    """Sites; row i of every table is ``sites[i]``."""
     edges: tuple[Edge, ...] = ()
     called: frozenset[str] = frozenset()
-    """Paths of the layers whose forward hook has fired."""
+    """Paths of the layers that were called."""
 
     @cached_property
     def by_path(self) -> dict[str, Layer]:
@@ -79,9 +80,10 @@ class Layout:
     def depth(self) -> dict[str, int]:
         """Position of each layer in data-flow order: every source comes before its targets.
 
-        Layers are laid out by the edges of the autograd graph; ties, and layers without edges, keep the order of
-        their first call.
+        The order is that of the edges of the autograd graph; ties, and layers without edges, keep the order of their
+        first call.
         """
+        # Kahn's algorithm, with the order of first call as the priority.
         position = {layer.path: i for i, layer in enumerate(self.layers)}
         incoming: dict[str, set[str]] = {path: set() for path in position}
         outgoing: dict[str, set[str]] = {path: set() for path in position}
@@ -94,7 +96,7 @@ class Layout:
         free = [(at, path) for path, at in position.items() if not incoming[path]]
         heapq.heapify(free)
         while len(order) < len(position):
-            # A recurrent model has cycles: take the earliest called layer when none is free.
+            # A recurrent model has cycles: when no layer is free, the earliest called one is next.
             path = heapq.heappop(free)[1] if free else next(path for path in earliest if path not in order)
             if path in order:
                 continue
@@ -107,7 +109,7 @@ class Layout:
 
     @cached_property
     def following_ops(self) -> dict[str, frozenset[str]]:
-        """For each layer, the functional operation its output goes into first: {"fc1": {"relu"}}."""
+        """Functional operations that each layer's output goes into first: {"fc1": {"relu"}}."""
         found: dict[str, set[str]] = {}
         for edge in self.edges:
             if edge.ops:
@@ -116,20 +118,22 @@ class Layout:
 
     @cached_property
     def rectified(self) -> frozenset[str]:
-        """Layers whose output is rectified, by themselves or by the operation that it goes into first: a unit of
-        another layer that is positive for no sample is not dead.
+        """Paths of the layers whose output is rectified, by themselves or by the operation that it goes into first. In
+        other layers a unit that is positive for no sample is not dead.
         """
         own = {layer.path for layer in self.layers if layer.type in RECTIFIERS}
         return frozenset(own | {path for path, ops in self.following_ops.items() if ops & RECTIFYING_OPS})
 
     @cached_property
     def bounded(self) -> frozenset[str]:
-        """Layers whose output is bounded on both sides, by themselves or by the operation that it goes into first."""
+        """Paths of the layers whose output is bounded on both sides, by themselves or by the operation that it goes
+        into first.
+        """
         own = {layer.path for layer in self.layers if layer.type in BOUNDED}
         return frozenset(own | {path for path, ops in self.following_ops.items() if ops & BOUNDED_OPS})
 
     def rows(self, kind: str, module: str | None = None, name: str | None = None) -> tuple[int, ...]:
-        """Rows of the sites of a kind, optionally of one layer and parameter or leaf name."""
+        """Return the rows of the sites of a kind, optionally of one layer and of one parameter or leaf name."""
         rows = self._by_kind.get(kind, ()) if module is None else self._by_layer.get((kind, module), ())
         return rows if name is None else tuple(row for row in rows if self.sites[row].name == name)
 

@@ -1,4 +1,4 @@
-"""A run as a plain value: everything that a diagnosis needs, whether it comes from a live session or from a file."""
+"""The record of a run as a plain value: all data that a diagnosis needs, from a live session or from a file."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ K = TypeVar("K", bound="Known")
 Reduce = Literal["min", "mean", "max"]
 
 RUN_SCHEMA = "neuraldbg.run/1"
-"""The whole record as one JSON document: written by the export stage, read back by the record stage."""
+"""Schema of the whole record as one JSON document: written by the export stage, read by the record stage."""
 # 1  2026-11  first version
 OUTCOMES = ("completed", "raised", "interrupted", "halted", "running")
-"""How a program can end, and that it has not."""
+"""Kinds of outcomes; ``running`` has not ended."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the watched program ended."""
+    """The end of the watched program: completed, by an exception, interrupted or halted."""
 
     kind: str = "running"
-    """One of OUTCOMES; ``running`` is still going, or killed."""
+    """One of OUTCOMES; a killed program stays ``running``."""
     message: str = ""
     """For ``raised`` the exception as Python prints it, for ``halted`` the reason."""
     where: str = ""
-    """For ``raised``: file and line of the user's own code."""
+    """File and line of the user's own code for ``raised``; "" if there is none."""
 
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What was run, on what, and how well it could be seen."""
+    """The program, its environment, and the coverage: how well the program could be observed."""
 
     script: str = ""
     argv: tuple[str, ...] = ()
@@ -60,12 +60,13 @@ class RunInfo:
     models: tuple[str, ...] = ()
     optimizers: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
-    """python, torch, neuraldbg."""
+    """Versions of python, torch and neuraldbg."""
     device: str = "cpu"
     coverage: Mapping[str, Any] = field(default_factory=dict)
-    """{"layers": int, "seen": int, "never_fired": [path], "notes": [str], "errors": int}.
+    """Coverage: {"layers": int, "seen": int, "never_fired": [path], "notes": [str], "errors": int, ...}.
 
-    Also "coarse", where the recorder could not keep up: steps that are recorded as parts of bins, or not at all.
+    "coarse" is the number of steps that are recorded as parts of bins, or not at all, because the recorder did not keep
+    up.
     """
     outcome: Outcome = field(default_factory=Outcome)
     seed: int | None = None
@@ -73,17 +74,18 @@ class RunInfo:
 
 @dataclass(frozen=True)
 class Series:
-    """One statistic over steps. Where older steps were thinned, one value stands for ``width`` steps."""
+    """The values of one statistic over steps. In thinned parts of the run one value covers ``width`` steps."""
 
     steps: Ints
-    """First step of each value."""
+    """First step of each value, shape (T,)."""
     values: Floats
+    """Values, shape (T,)."""
     width: Ints
-    """Steps that each value stands for; 1 is full resolution."""
+    """Number of steps of each value, shape (T,); 1 is full resolution."""
 
     @shown
     def _repr_html_(self) -> str:
-        """Return the range and the curve of the values as HTML for a notebook."""
+        """Render the range and the curve of the values as HTML for a notebook."""
         values = np.asarray(self.values, np.float64)
         if not len(values):
             return div("a series without values")
@@ -100,75 +102,78 @@ class Series:
         return len(self.steps)
 
     def finite(self) -> Series:
-        """Return the values that are finite."""
+        """Return the series of the finite values."""
         keep = np.isfinite(self.values)
         return Series(self.steps[keep], self.values[keep], self.width[keep])
 
     def between(self, first: int, last: int) -> Series:
-        """Return the values of the steps first..last, both included."""
+        """Return the series of the steps from ``first`` to ``last``, both included."""
         keep = (self.steps >= first) & (self.steps <= last)
         return Series(self.steps[keep], self.values[keep], self.width[keep])
 
     def at(self, step: int) -> float:
-        """Return the value that stands for a step, NaN if there is none."""
+        """Return the value of a step; NaN if there is none."""
         hit = np.flatnonzero((self.steps <= step) & (step < self.steps + self.width))
         return float(self.values[hit[-1]]) if len(hit) else float("nan")
 
 
 class Slab(NamedTuple):
-    """The tables of some rows of time."""
+    """The tables of some rows of a history, with the indices of these rows."""
 
     rows: npt.NDArray[np.intp]
-    """Shape (R,): which rows of the history, ascending."""
+    """Indices of the rows of the history, shape (R,), ascending."""
     mean: npt.NDArray[np.float32]
-    """Shape (R, sites, len(STATS)), as in History."""
+    """Tables as in ``History.mean``, shape (R, sites, len(STATS))."""
     low: npt.NDArray[np.float32]
+    """Tables as in ``History.low``, shape (R, sites, len(STATS))."""
     high: npt.NDArray[np.float32]
+    """Tables as in ``History.high``, shape (R, sites, len(STATS))."""
 
 
 _SLAB = 64
-"""Rows of time."""
+"""Rows of time in one slab."""
 
 
 @dataclass(frozen=True)
 class History:
-    """What is known of every step: T rows of time, oldest first, full resolution where ``width`` is 1."""
+    """The tables and scalars of all steps: T rows of time, oldest first, at full resolution where ``width`` is 1."""
 
     steps: Ints
-    """Shape (T,): first step of each row."""
+    """First step of each row, shape (T,)."""
     width: Ints
-    """Shape (T,)."""
+    """Number of steps of each row, shape (T,)."""
     time: Floats
-    """Shape (T,): seconds since the run began."""
+    """Seconds since the run began, shape (T,)."""
     stream: Ints
-    """Shape (T,): the optimizer that stepped; that of the first step in a thinned row."""
+    """Number of the optimizer that stepped, shape (T,); of a thinned row that of its first step."""
     applied: npt.NDArray[np.bool_]
-    """Shape (T,)."""
+    """True if all steps of the row were applied, shape (T,)."""
     mean: npt.NDArray[np.float32]
-    """Shape (T, sites, len(STATS)): the table, averaged over thinned steps (``nonfinite`` is summed)."""
+    """Table of each row, shape (T, sites, len(STATS)), averaged over thinned steps (``nonfinite`` is summed)."""
     low: npt.NDArray[np.float32]
+    """Minima over thinned steps, shape (T, sites, len(STATS)); equal to ``mean`` at full resolution."""
     high: npt.NDArray[np.float32]
-    """The extremes over thinned steps; equal to ``mean`` at full resolution."""
+    """Maxima over thinned steps, shape (T, sites, len(STATS)); equal to ``mean`` at full resolution."""
     scalars: Mapping[str, Floats]
-    """By scalar name, shape (T,), NaN where it was not measured (means over thinned steps)."""
+    """Values by scalar name, shape (T,), averaged over thinned steps; NaN if not measured."""
 
     def __len__(self) -> int:
         return len(self.steps)
 
     def table(self, reduce: Reduce = "mean") -> npt.NDArray[np.float32]:
-        """Return the (T, sites, stats) block for a way of reducing thinned steps."""
+        """Return ``mean``, ``low`` or ``high``, shape (T, sites, len(STATS)), by the reduction of thinned steps."""
         if reduce == "mean":
             return self.mean
         return self.low if reduce == "min" else self.high
 
     @property
     def sites(self) -> int:
-        """Return how many sites the tables have."""
+        """Number of sites in the tables."""
         return int(self.mean.shape[1])
 
     @cached_property
     def read(self) -> npt.NDArray[np.bool_]:
-        """Shape (T,): whether the sites were read in the steps of a row; they are not in light steps."""
+        """True for rows in which sites were read, shape (T,); in light steps they are not."""
         seen: npt.NDArray[np.bool_] = np.any(self.high[:, :, column("count") :][:, :, :1] > 0, axis=(1, 2))
         return seen
 
@@ -178,7 +183,7 @@ class History:
         return table
 
     def slabs(self) -> Iterator[Slab]:
-        """Give all tables that were read, a few at a time and in the order of time: for whoever needs every number."""
+        """Yield all tables that were read, a few at a time, in the order of time."""
         read = np.flatnonzero(self.read)
         for first in range(0, len(read), _SLAB):
             at = read[first : first + _SLAB]
@@ -192,28 +197,28 @@ class History:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """The saved record: layout, history, facts, events and how the program ended."""
+    """The record of a run: info with outcome and coverage, layout, history, facts, events and histograms."""
 
     info: RunInfo = field(default_factory=RunInfo)
     layout: Layout = field(default_factory=Layout)
     history: History = field(default_factory=lambda: empty_history())  # noqa: PLW0108 (defined below)
     facts: tuple[Fact, ...] = ()
-    """In step order."""
+    """Facts in step order."""
     events: tuple[Event, ...] = ()
-    """In order of first step."""
+    """Events in order of first step."""
     steps: int = 0
-    """Optimizer steps in the whole run."""
+    """Number of optimizer steps in the whole run."""
     histograms: tuple[StepHistograms, ...] = ()
-    """Of a few steps, in step order: the first, then ever farther apart."""
+    """Histograms of a few steps, in step order: the first steps, then ever farther apart."""
 
     def series(self, row: int, stat: str, reduce: Reduce = "mean") -> Series:
-        """One statistic of one site over the steps in which the site was seen."""
+        """Return one statistic of one site over the steps in which the site was read."""
         values = self.history.stat(row, stat, reduce)
         seen = self.history.stat(row, "count", "max") > 0
         return Series(self.history.steps[seen], values[seen], self.history.width[seen])
 
     def scalar(self, name: str, stream: int | None = None) -> Series:
-        """One scalar over the steps in which it was measured; NaN values that were measured are kept for the loss."""
+        """Return one scalar over the steps in which it was measured. For the loss, measured NaN values are kept."""
         values = self.history.scalars.get(name)
         if values is None:
             return Series(np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64))
@@ -225,39 +230,39 @@ class RunRecord:
         return Series(self.history.steps[keep], values[keep], self.history.width[keep])
 
     def histogram(self, row: int) -> Histograms:
-        """Return the histograms of one site, over the steps in which one was taken; none in a run without them."""
+        """Return the histograms of one site over the steps in which one was taken; in a run without them, of none."""
         return course_of(self.histograms, row)
 
     def fact(self, key: str, **match: Any) -> dict[str, Any] | None:
-        """Return the latest value of a fact whose fields equal ``match``; None if it was never learnt."""
+        """Return the newest value of a fact whose fields equal ``match``; None if it was never recorded."""
         found = self.facts_of(key, **match)
         return found[-1].value if found else None
 
     def facts_of(self, key: str, **match: Any) -> tuple[Fact, ...]:
-        """All versions of a fact, oldest first."""
+        """Return all versions of a fact whose fields equal ``match``, oldest first."""
         return tuple(f for f in self.facts if f.key == key and all(f.value.get(k) == v for k, v in match.items()))
 
     def versions(self, kind: type[K], **match: Any) -> tuple[tuple[int, K], ...]:
-        """Return a typed fact's versions whose fields equal ``match``, oldest first, each with its step."""
+        """Return all versions of a typed fact whose fields equal ``match``, oldest first, each with its step."""
         found = ((fact.step, fact.known) for fact in self.facts if fact.key == kind.KEY)
         return tuple((at, one) for at, one in found if all(getattr(one, k) == v for k, v in match.items()))
 
     def known(self, kind: type[K], **match: Any) -> K | None:
-        """Return the newest version of a typed fact whose fields equal ``match``; None if it was never learnt."""
+        """Return the newest version of a typed fact whose fields equal ``match``; None if it was never recorded."""
         found = self.versions(kind, **match)
         return found[-1][1] if found else None
 
     def known_each(self, kind: type[K]) -> tuple[K, ...]:
-        """Return the newest version of each typed fact of a kind, told apart by its ``IDENTITY``, oldest first."""
+        """Return the newest version of each typed fact of a kind, one per value of its ``IDENTITY``, oldest first."""
         return tuple({getattr(one, kind.IDENTITY): one for _, one in self.versions(kind)}.values())
 
     def events_of(self, *kinds: str) -> tuple[Event, ...]:
-        """Events of these kinds, earliest first."""
+        """Return the events of some kinds, earliest first."""
         return tuple(e for e in self.events if e.kind in kinds)
 
     @cached_property
     def streams(self) -> tuple[int, ...]:
-        """The optimizers that stepped."""
+        """Numbers of the optimizers that stepped."""
         return tuple(int(s) for s in np.unique(self.history.stream))
 
 

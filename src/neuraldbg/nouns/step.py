@@ -40,38 +40,39 @@ SCALARS = {
     "duration": "seconds since the previous step ended",
     "overhead": "seconds of those that this tool spent",
 }
-"""The scalars a step may carry, and what they mean. A scalar not measured in a step is absent."""
+"""Meanings of the scalars that a step may have, by name. A scalar that was not measured in a step is absent."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One optimizer step with its micro-steps. Indices are 0-based."""
+    """One optimizer step with its micro-steps. All numbers count from 0."""
 
     index: int
+    """Number of the step."""
     stream: int
-    """Which optimizer stepped (0-based, in order of appearance): a GAN's two losses are two streams."""
+    """Number of the optimizer that stepped, in order of appearance: a GAN's two losses are two streams."""
     time: float
-    """Seconds since the run began when the step closed."""
+    """Seconds from the start of the run to the end of the step."""
     table: npt.NDArray[np.float64]
-    """Shape (sites known when the step closed, len(STATS)). Later steps may have more rows, never fewer.
+    """Statistics, shape (sites known at the end of the step, len(STATS)). Later steps may have more rows, never fewer.
 
-    A light step, whose sites were not read to keep the budget, has no row at all: shape (0, len(STATS)).
+    A light step, whose sites were not read to keep the budget, has no rows: shape (0, len(STATS)).
     """
     scalars: Mapping[str, float] = field(default_factory=dict)
-    """By the names of SCALARS."""
+    """Values by the names of SCALARS."""
     facts: tuple[Fact, ...] = ()
-    """What was learnt about the program in this step."""
+    """Facts that were read in this step."""
     applied: bool = True
     """False for a step that was halted before the optimizer changed the weights."""
     histograms: StepHistograms | None = None
-    """None in all but a few steps."""
+    """Histograms. None in all but a few steps."""
 
     @property
     def light(self) -> bool:
-        """Return True if only scalars were read in this step."""
+        """True if only scalars were read in this step."""
         return len(self.table) == 0
 
     @property
     def loss(self) -> float | None:
-        """The step's loss, None if none was seen."""
+        """Loss of the step. None if no loss was read."""
         return self.scalars.get("loss")

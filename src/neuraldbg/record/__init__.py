@@ -30,13 +30,13 @@ explain`` on the file gives the diagnosis of the live run.
 **Files from anybody.** Values of a file are checked once, by type and range; later stages do not check again. Only the
 tables that we create are read, rows are counted and blobs measured before one is fetched, SQLite is limited, and the
 header of a block is checked against its bytes. Every fact is checked against the shape of its kind, both before it is
-written and before a cause reads it; a fact that lacks what causes need is of another version, left out, and named in
+written and before a cause reads it; a fact that lacks a required field is of another version, left out, and named in
 the coverage report. A failure of a check is ``RunDamaged``; so is an error that a saved run causes in a later stage
 (``saved.readable``).
 
 **Names.** A folder may hold several runs and ranks: ``rank0.ndbg``, ``rank0-2.ndbg`` of the second run saved there,
-``rank1.ndbg`` of the second process. No file is renamed for a later run. A folder stands for its newest run of its
-lowest rank.
+``rank1.ndbg`` of the second process. No file is renamed for a later run. The path of a folder refers to its newest run
+of its lowest rank; ``explain`` and ``report`` name the other runs in it.
 
 - ``recorder.py``: the front door: steps on the training thread, the writer thread, the record of both
 - ``write_queue.py``: the steps that wait for the writer

@@ -291,6 +291,7 @@ def _history(steps: Iterator[Any], names: Sequence[str], stats: Sequence[str], s
     scalars: dict[str, list[float]] = {name: [] for name in names}
     packed: list[tuple[npt.NDArray[np.intp], codec.Blob]] = []
     waiting: list[tuple[int, Any]] = []
+    # Tables are packed as they come, so that at most ``together`` of them are in memory unpacked.
     together = max(1, min(_BLOCK, _PACKED // max(1, 3 * 8 * sites * len(STATS))))
     for number, step in enumerate(steps):
         if number == _ROWS:

@@ -1,7 +1,7 @@
-"""A package that the diagnosis is shown with, loaded before the program begins and kept out of its sight.
+"""The package that shows the diagnosis, loaded before the program begins and hidden from it.
 
-The program may have a module of the same name, clear ``sys.path``, or replace what an import calls; and an import may
-draw from a generator of the program's (rich does from that of ``random``).
+The program may have a module of the same name, clear ``sys.path``, or replace functions that an import calls; and an
+import may draw from a generator of the program's (that of rich draws from ``random``).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @functools.cache
 def apart(*names: str) -> Apart:
-    """Load some modules of one package, the package itself first. They are loaded once in a process."""
+    """Load modules of one package, the package itself first, once in a process."""
     return Apart(*names)
 
 
 class Apart:
-    """The modules of one package."""
+    """The modules of one package, which are not in ``sys.modules`` except within ``present``."""
 
     def __init__(self, *names: str) -> None:
         self._package = names[:1]
@@ -40,7 +40,7 @@ class Apart:
 
     @contextlib.contextmanager
     def present(self) -> Iterator[None]:
-        """Have imports find them for a while, and not what the program has by these names."""
+        """Put the modules into ``sys.modules`` for the body of the ``with``, in place of the program's own."""
         theirs = taken(self._package)
         sys.modules.update(self._ours)
         try:
@@ -50,12 +50,14 @@ class Apart:
             sys.modules.update(theirs)
 
     def made(self, kind: type) -> bool:
-        """Return True if a class is one of these modules', and not of the program's own copy."""
+        """Return True if a class is of these modules, and not of the program's own copy."""
         return getattr(self._ours.get(kind.__module__), kind.__name__, None) is kind
 
 
 def taken(packages: Collection[str], but: Callable[[str, ModuleType], bool] | None = None) -> dict[str, ModuleType]:
-    """Take what is loaded of some packages out of the table of modules, ``but`` for some of it."""
+    """Remove the modules of some packages from ``sys.modules``, except those for which ``but`` returns True, and return
+    them.
+    """
     loaded = list(sys.modules.items()) if packages else []
     found = {name: module for name, module in loaded if name.partition(".")[0] in packages}
     return {name: sys.modules.pop(name) for name, module in found.items() if but is None or not but(name, module)}

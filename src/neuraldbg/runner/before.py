@@ -1,8 +1,8 @@
-"""The modules that Python had loaded before the command line: imported first by it, and by nothing else."""
+"""The modules that Python had loaded before the command line, which imports this module first of all."""
 
 from __future__ import annotations
 
 import sys
 
 LOADED = frozenset(sys.modules)
-"""Their names."""
+"""Names of these modules."""

@@ -1,4 +1,4 @@
-"""How a program ended, and ending the way it would have ended without us."""
+"""The ending of a program, and the steps to end this process in the same way as without us."""
 
 from __future__ import annotations
 
@@ -25,27 +25,28 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Outcome
 
 _PACKAGES = f"{os.sep}site-packages{os.sep}"
-"""Of the user's account, or of another environment that is on the path."""
+"""Part of the path of packages of the user's account, or of another environment on the path."""
 _OURS = str(Path(__file__).resolve().parents[1]) + os.sep
 
 
 @dataclass(frozen=True)
 class Ending:
-    """What the program's top level raised, if anything, without any frame of ours in its traceback."""
+    """The end of a program: by itself, by an exception or by a signal."""
 
     error: BaseException | None = None
+    """Exception of the program's top level, without frames of ours in its traceback. None if there was none."""
     signal: int = 0
-    """The signal that is about to end it, 0 for none."""
+    """Number of the signal that is about to end the program, 0 for none."""
     frame: FrameType | None = None
-    """The program's frame in which that came."""
+    """Frame of the program that the signal interrupted. None if there was no signal."""
 
     @property
     def interrupted(self) -> bool:
-        """True if it ends as python does after Ctrl-C: not by a class of the program's own."""
+        """True if the error is KeyboardInterrupt itself, and no subclass of the program's."""
         return type(self.error) is KeyboardInterrupt
 
     def outcome(self, home: Path | None) -> Outcome:
-        """Return it as the noun that the run file keeps; ``home`` is the folder that paths are shown from."""
+        """Return the ending as the noun of the run file; paths are shown relative to the folder ``home``."""
         from neuraldbg.nouns import Outcome  # noqa: PLC0415 (imports numpy, which is the program's to import first)
 
         if self.signal:
@@ -53,7 +54,7 @@ class Ending:
             return Outcome("interrupted", f"ended by {name}", _innermost(_stack(self.frame), home))
         try:
             return Outcome(*self._told(home))
-        except Exception:  # noqa: BLE001 (an exception may have anything in the place of its attributes)
+        except Exception:  # noqa: BLE001 (the attributes of an exception may be anything)
             return Outcome("raised", type(self.error).__name__)
 
     def _told(self, home: Path | None) -> tuple[str, str, str]:
@@ -69,13 +70,15 @@ class Ending:
         return "raised", words_of(error), where
 
     def announce(self) -> int:
-        """Say what python would say on standard error, through the program's own excepthook, and return the status.
+        """Print the error to standard error as python does, by the program's own excepthook, and return the status.
 
-        The status of a SystemExit is as given; that of Ctrl-C is 130, though ``die_interrupted`` is the true end.
+        The status of a SystemExit is its own; that of Ctrl-C is 130, though the process then ends by
+        ``die_interrupted``.
         """
         error = self.error
         if error is None:
             return 0
+        # In the order of python itself: flush, set ``sys.last_*``, call the hook, and report a hook that fails.
         _flush()
         if isinstance(error, SystemExit):
             return _exit_status(error)
@@ -100,8 +103,9 @@ class Ending:
 def die_interrupted() -> None:
     """End by SIGINT as python does after an unhandled KeyboardInterrupt: exit handlers run, then the signal kills.
 
-    Shells and job runners stop a loop or a queue only when the program really died of the signal. The interpreter does
-    this for an exception that reaches it, of which it would tell a second time: only where there is no native code.
+    Shells and job runners stop a loop or a queue only if the program really died of the signal. Without native code a
+    KeyboardInterrupt is raised to the interpreter, which does the same; the hook is silenced, since the error was
+    printed already.
     """
     if end_at_exit(signal.SIGINT):
         raise SystemExit(130)
@@ -111,8 +115,8 @@ def die_interrupted() -> None:
 
 @contextlib.contextmanager
 def time_stopped() -> Iterator[None]:
-    """Stop the program's timers while our code works after its end: without us it would be gone, and a time limit of
-    its own (SIGALRM) would never have come.
+    """Stop the program's timers while our code runs after its end: without us the program would be gone by then, and a
+    time limit of its own (SIGALRM) would never arrive.
     """
     mine = threading.get_ident() == threading.main_thread().ident
     running = [(timer, _stopped(timer)) for timer in (_TIMERS if mine else ())]
@@ -125,7 +129,7 @@ def time_stopped() -> Iterator[None]:
 
 
 def _stopped(timer: int) -> tuple[float, float]:
-    """Stop a timer. Returns seconds that were left, and from one signal to the next."""
+    """Stop a timer. Return the seconds that were left, and the interval of a repeating one in seconds."""
     left = (0.0, 0.0)
     try:
         left = signal.getitimer(timer)
@@ -141,7 +145,9 @@ _TIMERS: tuple[int, ...] = tuple(
 
 
 def without_our_frames(error: BaseException) -> BaseException:
-    """Take the frames of this package, and python's own import machinery before the first user frame, out of it."""
+    """Remove frames of this package, and of python's import machinery before the first user frame, from an exception's
+    traceback and those of its causes, contexts and group members.
+    """
     waiting, seen = [error], set[int]()
     while waiting:
         one = waiting.pop()
@@ -156,7 +162,7 @@ def without_our_frames(error: BaseException) -> BaseException:
     return error
 
 
-# Those of Python's own, whatever a class of the program's has put in their places.
+# The descriptors of BaseException itself, which a class of the program's may override.
 _TRACEBACK, _CAUSE, _CONTEXT = (BaseException.__dict__[f"__{name}__"] for name in ("traceback", "cause", "context"))
 _GROUP: Any = getattr(builtins, "BaseExceptionGroup", None)  # from Python 3.11 on
 
@@ -176,7 +182,7 @@ def _users_frames(trace: TracebackType | None) -> TracebackType | None:
 
 
 def _users_line(error: BaseException, home: Path | None) -> str:
-    """File and line of the innermost frame that is the user's own code, "" if there is none."""
+    """Return file and line of the innermost frame of the user's own code; "" if there is none."""
     frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     found = _innermost(frames, home)
     if not found and isinstance(error, SyntaxError) and error.filename:
@@ -185,13 +191,13 @@ def _users_line(error: BaseException, home: Path | None) -> str:
 
 
 def _stack(frame: FrameType | None) -> list[tuple[str, int]]:
-    """Return file and line of the program's frames that are under way, outermost first."""
+    """Return file and line of the program's frames on the stack of ``frame``, outermost first."""
     files = [(one.f_code.co_filename, line) for one, line in traceback.walk_stack(frame)][::-1]
     return [(file, line) for file, line in files if not file.startswith(_OURS)]
 
 
 def _innermost(frames: Iterable[tuple[str, int]], home: Path | None) -> str:
-    """Return the last of some files and lines that is the user's own code, "" if there is none."""
+    """Return the last of ``frames`` that is the user's own code, as text; "" if there is none."""
     libraries = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
     own = [(file, line) for file, line in frames if not (file.startswith(("<", *libraries)) or _PACKAGES in file)]
     if not own:
@@ -202,7 +208,7 @@ def _innermost(frames: Iterable[tuple[str, int]], home: Path | None) -> str:
 
 
 def _exit_status(error: SystemExit) -> int:
-    """Return the status, and print what is none, as python does: without a word of what goes wrong with it."""
+    """Return the status of a SystemExit. Print a code that is no status, as python does, ignoring errors."""
     try:
         code: object = error.code
     except BaseException:  # noqa: BLE001 (a property of the program's)

@@ -1,7 +1,7 @@
-"""Calls a function right after the program imports a module, and not before.
+"""An import hook that calls a function right after the program imports a module, and not before.
 
-Importing torch (or numpy) ahead of the program would change the program: thread counts and device settings that it
-puts into the environment before its own ``import torch`` would come too late.
+Importing torch (or numpy) before the program would change the program: thread counts and device settings that it puts
+into the environment before its own ``import torch`` would come too late.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _AGAIN_S = 0.01
 
 
 def when_imported(name: str, then: Callable[[], None]) -> Callable[[], None]:
-    """Call ``then`` once the module has been imported (at once if it is), and return a function that forgets it."""
+    """Call ``then`` once the module has been imported, or now if it is. Return a function that removes the hook."""
     if name in sys.modules:
         then()
         return lambda: None
@@ -33,7 +33,7 @@ def when_imported(name: str, then: Callable[[], None]) -> Callable[[], None]:
 
 
 class _Finder(MetaPathFinder):
-    """Finds one module as everybody else would, and listens to its loader."""
+    """Finds one module by the other finders, and wraps ``exec_module`` of its loader."""
 
     def __init__(self, name: str, then: Callable[[], None]) -> None:
         self.name = name
@@ -43,7 +43,7 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the module's own spec, its loader listened to; None for every other module."""
+        """Return the module's own spec with a wrapped loader; None for every other module."""
         del path, target
         if fullname != self.name or self.searching:
             return None
@@ -68,18 +68,18 @@ class _Finder(MetaPathFinder):
             try:
                 self.then()
             except KeyboardInterrupt:
-                # Raised here it would undo an import that is done, and torch cannot be imported twice: it comes again
-                # as soon as the program goes on.
+                # Raised here it would undo an import that is finished, and torch cannot be imported twice: it is raised
+                # again as soon as the program goes on.
                 again = threading.Timer(_AGAIN_S, _thread.interrupt_main)
                 again.daemon = True
                 again.start()
 
-        # Set on this one instance, so that its type, source and resources are what everybody expects.
+        # Set on this one instance, so that the loader keeps its type, source and resources.
         loader.exec_module = exec_module  # type: ignore[method-assign]
 
     def remove(self) -> None:
-        """Stop listening."""
+        """Remove the hook from ``sys.meta_path``."""
         if isinstance(sys.meta_path, list):
             sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
-        elif isinstance(sys.meta_path, tuple):  # the program has put it there
+        elif isinstance(sys.meta_path, tuple):  # set by the program
             sys.meta_path = tuple(finder for finder in sys.meta_path if finder is not self)

@@ -1,8 +1,8 @@
-"""Runs somebody's program in this process exactly as ``python script.py args`` would.
+"""The execution of a user's program in this process, exactly as by ``python script.py args``.
 
-What enters is a ``Program``, what leaves is an ``Ending``. The program finds its own ``__main__`` (pickling of its
-classes and ``multiprocessing`` with ``spawn`` work), ``sys.argv``, ``sys.path[0]`` and working directory. Nothing of
-this is put back afterwards, as python does not: exit handlers and threads of the program may still use it.
+A ``Program`` in, an ``Ending`` out. The program finds its own ``__main__`` (pickling of its classes and
+``multiprocessing`` with ``spawn`` work), ``sys.argv``, ``sys.path[0]`` and working directory. None of this is restored
+afterwards, as python does not: exit handlers and threads of the program may still use it.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from neuraldbg.runner.ending import Ending, without_our_frames
 
 
 class ScriptNotFound(NeuralDbgError):
-    """There is no such script or module; the message names the nearest one."""
+    """Raised if there is no such script or module; the message names the nearest one."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """Something that python can run."""
+    """A program that python can run: a file, a folder or archive, or a module."""
 
     target: str
-    """As the user typed it: a path, or the dotted name of a module."""
+    """Path, or dotted name of a module, as the user typed it."""
     args: tuple[str, ...] = ()
     kind: Literal["file", "folder", "module"] = "file"
     """``folder`` is a folder or a zip archive with a ``__main__.py``."""
 
     @property
     def stem(self) -> str:
-        """A name for the run: ``train`` for ``src/train.py``, ``pkg.train`` for a module."""
+        """Name for the run: ``train`` for ``src/train.py``, ``pkg.train`` for a module."""
         return self.target if self.kind == "module" else Path(self.target).absolute().stem
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """Return what the program is called with, the way the user wrote it."""
+        """Target and arguments, as the user typed them."""
         return (self.target, *self.args)
 
 
 def resolve(target: str, args: tuple[str, ...] = (), *, module: bool = False) -> Program:
-    """Find the program without running any of it; ScriptNotFound says what is wrong and what was perhaps meant."""
+    """Find a program without running any of it. Raises ScriptNotFound, which names the nearest script."""
     if module:
         top = target.split(".", maxsplit=1)[0]
         if not top or _find_top(top) is None:
@@ -68,14 +68,14 @@ def resolve(target: str, args: tuple[str, ...] = (), *, module: bool = False) ->
 
 
 def execute(program: Program) -> Ending:
-    """Run the program to its end and return how it ended; ScriptNotFound when a module turns out not to exist."""
+    """Run a program to its end, and return the ending. Raises ScriptNotFound if a module turns out not to exist."""
     try:
         code, namespace = _load(program)
         main = ModuleType("__main__")
         main.__dict__.update(namespace, __builtins__=sys.modules["builtins"])
         sys.modules["__main__"] = main
         with _AtTheBottom():
-            exec(code, main.__dict__)  # noqa: S102 (running the user's program is what was asked for)
+            exec(code, main.__dict__)  # noqa: S102 (running the user's program is the task)
     except ScriptNotFound:
         raise
     except BaseException as error:  # noqa: BLE001 (every way to end is an ending)
@@ -84,11 +84,11 @@ def execute(program: Program) -> Ending:
 
 
 class _AtTheBottom:
-    """Lets a program nest its calls as deeply as if ours were not below it.
+    """A context in which a program can nest its calls as deeply as without our calls below it.
 
-    A module nested 248 times runs under Python's default limit of 1,000 calls, and did not with our six below. As of
-    Python 3.12 the count of a thread's Python calls is out of reach. What is called at the end is looked up at the
-    beginning, which an audit hook of the program's may refuse; and no generator is the context: contextlib would set
+    A module nested 248 times runs under Python's default limit of 1,000 calls, and did not with our six below. From
+    Python 3.12 on the count of a thread's Python calls cannot be changed. The functions are looked up at the beginning,
+    since an audit hook of the program's may refuse that later. This is a class and no generator: contextlib would set
     the traceback of the program's exception, which may be frozen.
     """
 
@@ -111,8 +111,8 @@ class _AtTheBottom:
 
 
 def folder_of(program: Program) -> str | None:
-    """Return what Python puts first on the path for a program: a folder, or an archive; None for nothing."""
-    if getattr(sys.flags, "safe_path", sys.flags.isolated):  # with -P or -I, neither that nor our command's is there
+    """Return the folder or archive that Python puts first on the path for a program; None if it puts none."""
+    if getattr(sys.flags, "safe_path", sys.flags.isolated):  # with -P or -I Python puts none there
         return None
     if program.kind == "module":
         return _working_folder()
@@ -123,7 +123,7 @@ def folder_of(program: Program) -> str | None:
 
 def _load(program: Program) -> tuple[CodeType, dict[str, Any]]:
     if program.kind == "module":
-        sys.argv = ["-m", *program.args]  # what python shows to a package that is imported on the way
+        sys.argv = ["-m", *program.args]  # as python sets it while it imports the parent packages
         _first_on_path(program)
         spec = _module_spec(program.target)
         sys.argv[0] = spec.origin or program.target
@@ -178,7 +178,7 @@ def _module_spec(name: str) -> ModuleSpec:
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(error.name + ".")):
             spec = None
-        else:  # a package on the way misses something of its own: that is the program's error
+        else:  # a parent package fails to import something: that is the program's error
             raise
     if spec is None:
         raise ScriptNotFound(f"there is no module {name!r}")
@@ -201,13 +201,13 @@ def _working_folder() -> str | None:
 
 
 def _from_here(target: str) -> str:
-    """Return the path of a program as python shows it, which normalises none but that of the working folder itself."""
+    """Return the path of a program as python shows it: only that of the working folder itself is normalised."""
     here = _working_folder() or ""
     return here if target == "." and here else os.path.join(here, target)  # noqa: PTH118
 
 
 def _first_on_path(program: Program) -> None:
-    """Put the program's folder where python puts it, in the place of that of our own command."""
+    """Put the program's folder first on ``sys.path``, in place of that of our own command."""
     folder = folder_of(program)
     if not getattr(sys.flags, "safe_path", sys.flags.isolated):
         sys.path[0:1] = [folder] if folder is not None else []

@@ -1,6 +1,6 @@
-"""Puts a session over a program: starts it when the program imports torch, stops it when the program ends.
+"""The session over a program: started when the program imports torch, stopped when the program ends.
 
-The session is a guest: whatever goes wrong with it becomes a line in ``problems``, never an error of the program.
+The session is a guest: an error of it becomes a line in ``problems``, never an error of the program.
 """
 
 from __future__ import annotations
@@ -29,35 +29,35 @@ if TYPE_CHECKING:
 
 
 class Session(Protocol):
-    """What the command line asks of a session."""
+    """The interface of a session, as the command line uses it."""
 
     @property
     def file(self) -> Path | None:
-        """Run file, None if nothing could be written."""
+        """Path of the run file. None if nothing could be written."""
 
     @property
     def problem(self) -> str | None:
-        """Return why it, or a part of it, could not be written."""
+        """Sentence that says why the run, or a part of it, could not be written. None if it was."""
 
     @property
     def remark(self) -> str | None:
-        """Oddity of the place where it is written that cost nothing of it."""
+        """Sentence about an irregularity by which nothing was lost. None if there was none."""
 
     def start(self) -> object:
-        """Begin to watch."""
+        """Attach to the program."""
 
     def stop(self, outcome: Outcome) -> object:
-        """End watching and write what is left to write."""
+        """Detach, and write the rest of the run."""
 
     def diagnose(self) -> Diagnosis:
-        """Explain what was seen."""
+        """Return the diagnosis of the run."""
 
     def busy(self, frame: FrameType | None) -> bool:
-        """Return True if code of the session's is at work in a frame or in one that called it."""
+        """Return True if code of the session runs in a frame, or in one that called it."""
 
 
 class MakeSession(Protocol):
-    """Builds a session; the default is ``neuraldbg.session.NeuralDbg``, imported when torch is."""
+    """The type of functions that build a session; the default is ``torch_session``."""
 
     def __call__(
         self, *, out: Path | None, script: str, argv: tuple[str, ...], on_step: OnStep | None, **options: Any
@@ -68,7 +68,7 @@ class MakeSession(Protocol):
 def torch_session(
     *, out: Path | None, script: str, argv: tuple[str, ...], on_step: OnStep | None, **options: Any
 ) -> Session:
-    """Return the real session, which finds models, optimizers, losses and steps by itself."""
+    """Return a NeuralDbg session, which finds models, optimizers, losses and steps by itself."""
     from neuraldbg.session import NeuralDbg  # noqa: PLC0415 (imports torch)
 
     session: Session = NeuralDbg(discover=True, out=out, script=script, argv=argv, on_step=on_step, **options)
@@ -76,7 +76,7 @@ def torch_session(
 
 
 def working_folder() -> Path | None:
-    """Return the folder that the user's shell is in, None if it was deleted meanwhile."""
+    """Return the working folder; None if it was deleted."""
     try:
         return Path.cwd()
     except OSError:
@@ -84,7 +84,7 @@ def working_folder() -> Path | None:
 
 
 class Watch:
-    """One program under one session."""
+    """One program under one session, with the problems of the session."""
 
     def __init__(
         self,
@@ -101,7 +101,8 @@ class Watch:
         self.on_step = on_step
         self.make_session = functools.partial(make_session, **(options or {}))
         self.present: Callable[[], AbstractContextManager[None]] = nullcontext if shadowed is None else shadowed.present
-        """Returns a context in which imports find our modules, whatever names the program's folder has."""
+        """Returns a context in which imports find our modules, even if the program's folder has modules of the same
+        names."""
         self.session: Session | None = None
         self.problems: list[str] = []
         self.home = working_folder()
@@ -109,7 +110,7 @@ class Watch:
         self._starting = False
 
     def arm(self) -> None:
-        """Start as soon as the program has imported torch."""
+        """Start the session as soon as the program has imported torch."""
         self._disarm = when_imported("torch", self._start)
 
     @property
@@ -118,24 +119,25 @@ class Watch:
         return os.getpid() == self._process
 
     def busy(self, frame: FrameType | None) -> bool:
-        """Return True if code of the session is at work in a frame: it must not be stopped just then."""
+        """Return True if code of the session runs in a frame: it must not be stopped then."""
         return self._starting or (self.session is not None and self.session.busy(frame))
 
     @property
     def file(self) -> Path | None:
-        """Run file, None if there is none."""
+        """Path of the run file. None if there is none."""
         return self.session.file if self.session is not None else None
 
     def finish(self, ending: Ending) -> Diagnosis | None:
-        """Stop, save, and explain; None when that was not possible (see ``problems``)."""
+        """Stop the session, and return the diagnosis; None if that failed (see ``problems``)."""
         self._disarm()
+        # Without torch, or with a broken one, the session cannot start: each case has a sentence of its own.
         if self.session is None and not self.problems and _half_imported("torch"):  # a second try would fail
             self.problems.append("the import of torch did not come to its end: nothing was recorded")
         if self.session is None and not self.problems and working_folder() is None:
-            # There oneMKL ends a process that imports torch.
+            # In a deleted working directory oneMKL ends a process that imports torch.
             self.problems.append("the working directory was deleted: nothing was recorded")
         if self.session is None and not self.problems:
-            self._start()  # a program without torch still gets its answer: nothing was seen, and what was looked for
+            self._start()  # a program without torch gets a diagnosis, too: that nothing was recorded
         if self.session is None:
             return None
         try:
@@ -143,7 +145,7 @@ class Watch:
                 self.session.stop(ending.outcome(self.home))
                 diagnosis = self.session.diagnose()
                 self._ask_how_it_was_saved(self.session)
-        except Exception as error:  # noqa: BLE001 (the program's own ending must come through)
+        except Exception as error:  # noqa: BLE001 (the program must end in its own way)
             self._fail("the diagnosis failed", error)
             return None
         return diagnosis
@@ -174,7 +176,7 @@ class Watch:
             self._starting = False
 
     def _fail(self, what: str, error: Exception) -> None:
-        # Not `extract_tb`, which looks for the files: the program may have replaced what that calls.
+        # Not `extract_tb`, which opens the files: the program may have replaced functions that it calls.
         place = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)][-1:]
         where = "".join(f" ({file.replace(os.sep, '/').rpartition('/')[2]}:{line})" for file, line in place)
         try:
@@ -185,5 +187,5 @@ class Watch:
 
 
 def _half_imported(package: str) -> bool:
-    """Return True if the import of a package was interrupted or failed: then parts of it are left."""
+    """Return True if the import of a package was interrupted or failed, which leaves parts of it in ``sys.modules``."""
     return package not in sys.modules and any(name.startswith(f"{package}.") for name in list(sys.modules))

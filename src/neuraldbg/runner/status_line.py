@@ -1,8 +1,8 @@
-"""One status line on a terminal while a program runs, which never mixes with what the program prints.
+"""The status line on a terminal while a program runs, which never mixes with the program's output.
 
-The line is drawn on standard error only while the program's own cursor stands at the start of a line, and is wiped
-before the program writes. For this, ``write`` of the program's two streams is wrapped on the instances: what arrives
-there is passed on untouched, and nothing is wrapped unless both ends are a terminal.
+The line is drawn on standard error only while the program's own cursor is at the start of a line, and is erased before
+the program writes. For this, ``write`` of the program's two streams is wrapped on the instances: text is passed on
+unchanged. A stream is wrapped only if it is a terminal.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Event, Step
 
 REFRESH_S = 0.5
-"""Redrawn at most twice a second: enough for a reader, nothing for a training loop."""
+"""Least seconds between two drawings: often enough for a reader, and negligible for a training loop."""
 _WIPE = "\r\x1b[2K"
 
 
 class StatusLine:
-    """Steps, speed, loss, and the last thing that was noticed."""
+    """The line with steps, speed, loss, and the last event that began."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self.stream = stream
@@ -37,7 +37,7 @@ class StatusLine:
         self._write = stream.write
 
     def __call__(self, step: Step, events: tuple[Event, ...]) -> None:
-        """Take one step from the training thread; draws at most every REFRESH_S seconds."""
+        """Take one step on the training thread. Draws at most every REFRESH_S seconds."""
         for event in events:
             self._noticed.setdefault((event.kind, event.layer), event.first_step)
         now = self.clock()
@@ -50,7 +50,7 @@ class StatusLine:
         self._drawn = True
 
     def text(self, step: Step, now: float) -> str:
-        """Return the line for a step."""
+        """Return the text of the line for a step."""
         began, first = self._since or (now, step.index)
         parts = [f"neuraldbg: step {step.index:,}"]
         if now > began:
@@ -67,18 +67,18 @@ class StatusLine:
         return "".join(c if c.isprintable() else "?" for c in " | ".join(parts))
 
     def listen(self) -> None:
-        """Make room whenever the program prints; undone by ``close``."""
+        """Wrap the program's streams, so that the line is erased before the program prints; ``close`` undoes it."""
         for stream in {id(s): s for s in (sys.stdout, sys.stderr, self.stream)}.values():
             if stream is not None and stream.isatty():
                 self._wrap(stream)
 
     def close(self) -> None:
-        """Wipe the line and leave the streams as they were found."""
+        """Erase the line, and restore the streams."""
         for stream in self._wrapped:
             vars(stream).pop("write", None)
         self._wrapped.clear()
         self._wipe()
-        self._at_start = False  # a step of a thread that still runs draws no more
+        self._at_start = False  # steps of a thread that still runs draw nothing any more
 
     def _wrap(self, stream: Any) -> None:
         write = stream.write
@@ -91,7 +91,7 @@ class StatusLine:
 
         try:
             stream.write = after_wiping
-        except AttributeError:  # a stream of another make: then without a status line
+        except AttributeError:  # a stream whose attributes cannot be set: there is no status line
             self._due = float("inf")
         else:
             self._wrapped.append(stream)

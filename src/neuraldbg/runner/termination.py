@@ -1,8 +1,8 @@
-"""SIGTERM and SIGHUP: how Slurm, Kubernetes, ``timeout`` and a closed terminal end a program.
+"""The handling of SIGTERM and SIGHUP, by which Slurm, Kubernetes, ``timeout`` and a closed terminal end a program.
 
-Python dies of them at once: no ``finally``, no exit handler, and what is still in the buffers of its output is lost.
-A run is saved and diagnosed first, and dies then in the same way. The program sees nothing of it: ``getsignal`` says
-SIG_DFL (see ``_signals.c``), and a handler that it sets takes the place of ours. A forked child dies as it always did.
+Python dies of them at once: no ``finally``, no exit handler, and buffered output is lost. A run is saved and diagnosed
+first, and dies then in the same way. The program notices nothing: ``getsignal`` returns SIG_DFL (see ``_signals.c``),
+and a handler that the program sets replaces ours. A forked child dies as always.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 try:
     from neuraldbg.runner import _signals  # type: ignore[attr-defined]
-except ImportError:  # built without a compiler, or for Windows: then such a signal ends the program at once
+except ImportError:  # built without a compiler, or for Windows: such a signal ends the program at once
     _signals: Any = None  # type: ignore[no-redef]
 
 if TYPE_CHECKING:
@@ -24,16 +24,17 @@ if TYPE_CHECKING:
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 STUCK_S = 8
-"""Seconds until a process ends in which Python does not come to its next instruction: docker gives ten altogether."""
+"""Seconds after which a process ends whose Python does not reach its next instruction: docker gives ten altogether."""
 _LIMIT_S = 120
-"""Seconds that saving and diagnosing may take. Whoever sent the signal mostly gives thirty."""
+"""Seconds that saving and diagnosing may take. The sender of the signal mostly gives thirty."""
 _AGAIN_S = 0.005
+"""Seconds until the next try if code of ours runs."""
 
 
 class Termination:
     """Calls ``finish`` with the signal and the interrupted frame, then ends the process by that signal.
 
-    ``busy`` tells whether in a frame code of ours is at work, which may hold a lock: then it is tried again.
+    ``busy(frame)`` returns True if code of ours runs in the frame, which may hold a lock: it is then tried again.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class Termination:
         self._received = 0
 
     def arm(self) -> None:
-        """Listen for the signals that would end the process."""
+        """Catch the signals that would end the process."""
         self._stand_in = _free()
         if _signals is None or not self._stand_in or threading.get_ident() != threading.main_thread().ident:
             return
@@ -54,7 +55,7 @@ class Termination:
         self._armed = [number for number in SIGNALS if _signals.arm(number, self._stand_in, STUCK_S)]
 
     def disarm(self) -> None:
-        """Listen no more. If a signal came since the program was over, end by it."""
+        """Catch no more signals. If one came after the program was over, end by it."""
         for number in self._armed:
             _signals.disarm(number)
         if self._armed:
@@ -64,7 +65,7 @@ class Termination:
             die(self._received)
 
     def over(self) -> None:
-        """Note that the program has ended: its run is being saved, and whoever sends a signal now waits for that."""
+        """Note that the program has ended and its run is being saved: a signal now waits until ``disarm``."""
         self._over = True
 
     def _told(self, stand_in: int, frame: FrameType | None) -> None:
@@ -87,20 +88,22 @@ class Termination:
 
 
 def die(number: int) -> None:
-    """End the process by a signal, as python does that has no handler for it."""
+    """End the process by a signal, as python without a handler for it does."""
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
 
 
 def end_at_exit(number: int) -> bool:
-    """Have the process end by a signal when Python has come to its end, exit handlers and all. False where there is no
-    native code to do it.
+    """End the process by a signal after Python's finalisation, exit handlers included. Return False without native
+    code.
     """
     return _signals is not None and bool(_signals.at_exit(number))
 
 
 def _free() -> int:
-    """Return a signal that nobody uses, 0 if there is none: the last ones that have no meaning of their own."""
+    """Return a signal without a handler, of the last real-time signals, which have no meaning of their own; 0 if there
+    is none.
+    """
     last = getattr(signal, "SIGRTMAX", None)
     candidates = [last - n for n in range(8)] if last is not None else [getattr(signal, "SIGEMT", 0)]
     return next((int(one) for one in candidates if one and signal.getsignal(one) is signal.SIG_DFL), 0)

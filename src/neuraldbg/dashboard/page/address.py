@@ -1,7 +1,7 @@
-"""What the address says: a query string enters, what to look at leaves, and back.
+"""The address of the page: a query string in, a State out, and back.
 
-The address holds the whole state, so that a link can be shared and the browser's own history works. It may hold
-anything: what cannot be read is left out and said.
+The address holds the whole state, so that a link can be shared and the browser's history works. It may hold anything:
+invalid parts are ignored and reported.
 """
 
 from __future__ import annotations
@@ -13,37 +13,44 @@ from urllib.parse import parse_qsl, urlencode
 from neuraldbg.show.format.safe_text import plain
 
 LONGEST = 4_000
-"""Characters of an address that are read: nothing that this page writes comes near."""
+"""Characters of an address at most: addresses of this page are far shorter."""
 LARGEST = 10**12
-"""No run has more steps."""
+"""Largest step number in an address: no run has more steps."""
 
 
 @dataclass(frozen=True)
 class State:
-    """What to look at. What is None is chosen by the diagnosis, or by what is most telling."""
+    """The selection in an address. For a field that is None the diagnosis or the tab chooses a value."""
 
     run: str | None = None
-    """A key of the feed."""
+    """Key of the run in the feed."""
     with_: str | None = None
-    """That of the run to compare with; in the address ``with``."""
+    """Key of the run to compare with; in the address ``with``."""
     tab: str | None = None
+    """Id of the tab."""
     layer: str | None = None
+    """Path of the layer."""
     step: int | None = None
+    """Number of the step."""
     stat: str | None = None
+    """Name of the statistic."""
     kind: str | None = None
+    """Kind of sites."""
     scalar: str | None = None
+    """Name of the scalar."""
     first: int | None = None
+    """First step of the range that is zoomed into. None for the whole run."""
     last: int | None = None
-    """The range of steps that is zoomed into."""
+    """Last step of the range that is zoomed into. None for the whole run."""
     sort: str | None = None
-    """The column by which a table is sorted; a minus before it turns the order around."""
+    """Column by which a table is sorted; a leading minus reverses the order."""
 
 
 NUMBERS = ("step", "first", "last")
 
 
 def read(search: str | None) -> tuple[State, tuple[str, ...]]:
-    """Read the query string of an address; the sentences say what was left out."""
+    """Parse the query string of an address. Return the state, and sentences about the parts that were ignored."""
     query = (search or "").removeprefix("?")
     if len(query) > LONGEST:
         return State(), ("The address is too long to be one of this page: all of it was left out.",)
@@ -55,7 +62,7 @@ def read(search: str | None) -> tuple[State, tuple[str, ...]]:
             problems.append(f"The address holds {_shown(name)}, which means nothing here.")
         elif name in NUMBERS and not (value.isascii() and value.isdigit() and int(value[:20]) <= LARGEST):
             problems.append(f"The address says {name}={_shown(value)}: a step is a number from 0 on.")
-        elif value or name == "layer":  # the model itself has the empty path
+        elif value or name == "layer":  # the root module has the empty path
             found[known[name]] = int(value) if name in NUMBERS else value
     state = State(**found)
     if state.first is not None and state.last is not None and state.first > state.last:
@@ -67,7 +74,7 @@ def read(search: str | None) -> tuple[State, tuple[str, ...]]:
 
 
 def written(state: State) -> str:
-    """Return the query string for a state: the shortest, and always the same one."""
+    """Return the query string for a state. Equal states have equal strings."""
     pairs = ((field.name.rstrip("_"), getattr(state, field.name)) for field in fields(State))
     return "?" + urlencode([(name, str(value)) for name, value in pairs if value is not None])
 

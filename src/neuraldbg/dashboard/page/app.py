@@ -1,10 +1,10 @@
-"""The Dash app of the page: a Feed and settings enter, an app leaves that a server can serve.
+"""The Dash app of the page: a Feed and settings in, an app out that a server can serve.
 
-    a click ──> page.js ──> the address ──> refresh() ──> what changed since it was shown
+    a click ──> page.js ──> the address ──> refresh() ──> parts that changed since they were shown
     a tick  ──────────────────────────────────^
 
-The address is the only state: whatever is clicked changes it in the browser, and what is shown follows from it. A tick
-asks the same question with the same address; if nothing has changed the answer is empty.
+The address is the only state: a click changes it in the browser, and the content follows from it. A tick sends the
+same request with the same address; if nothing has changed the answer is empty.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def make_app(feed: Feed, settings: DashboardSettings) -> Dash:
-    """Return the app. MissingExtra where dash, plotly or dash-cytoscape are not installed."""
+    """Return the app. Raises MissingExtra if dash, plotly or dash-cytoscape are not installed."""
     try:
         import dash  # noqa: PLC0415 (of an extra)
 
@@ -36,7 +36,7 @@ def make_app(feed: Feed, settings: DashboardSettings) -> Dash:
     app = dash.Dash(
         __name__,
         title=layout.TITLE,
-        update_title="",  # the title does not flicker with every tick
+        update_title="",  # otherwise the title changes with every tick
         assets_folder=str(Path(__file__).parent / "assets"),
         serve_locally=True,
         suppress_callback_exceptions=True,
@@ -51,7 +51,7 @@ def make_app(feed: Feed, settings: DashboardSettings) -> Dash:
 
 
 def _warm() -> None:
-    """Draw something that nobody sees: plotly's first figure takes ten times as long as the next."""
+    """Draw two figures that are not shown: plotly's first figure takes ten times as long as the next."""
     from neuraldbg.show.forms import Heat, Line, Lines, Scale  # noqa: PLC0415
     from neuraldbg.show.interactive.draw import figure  # noqa: PLC0415 (of an extra)
 

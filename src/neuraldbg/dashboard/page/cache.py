@@ -1,4 +1,4 @@
-"""What was computed once: a bounded store of the newest pictures."""
+"""A bounded cache of computed values: views and figures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 
 
 class Newest(Generic[Value]):
-    """At most ``most`` values; the one that was asked for least recently goes first. Safe for threads."""
+    """A thread-safe cache of at most ``most`` values, which drops the least recently used one first."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -21,7 +21,7 @@ class Newest(Generic[Value]):
         self._lock = Lock()
 
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """Return the value kept under a key; it is made outside of the lock, at worst twice."""
+        """Return the value of a key, calling ``make`` if it is missing: outside of the lock, so at worst twice."""
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)

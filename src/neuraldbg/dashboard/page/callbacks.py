@@ -1,6 +1,6 @@
-"""The callbacks: which change in the browser asks what, and where the answer goes.
+"""The callbacks of the page: their inputs and outputs, and the answer to a request.
 
-``refresh`` runs here, all others in the browser (``assets/page.js``), where a click needs no answer of ours.
+``refresh`` runs here, all others in the browser (``assets/page.js``), where a click needs no request.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
 
 REST, LONGEST_REST = 4, 30
-"""A page that took a second to draw is drawn again after four more, a fifth of one core; seconds at most."""
+"""Times as long as the last drawing took that the page waits until the next, so that it takes a fifth of one core; and
+the longest wait in seconds."""
 PATIENCE_S, LARGE = 0.1, 100_000
-"""How long a new tab is drawn in its first answer; what is left comes in the next, in sight first. Of a record that
-holds so many tables of sites, or more, the words come first of all: one figure would take as long as they do.
+"""Seconds of drawing in the first answer for a new tab; the rest comes in the next, panes in sight first. Rows of time
+times sites of a record from which the first answer has text only: one figure would take as long as all of it.
 """
 
 
@@ -60,7 +61,7 @@ def connect(app: Dash, desk: Desk) -> None:
         search: str | None, theme: str | None, _tick: int | None, sight: Any, shown: dict[str, Any] | None, zooms: Any
     ) -> dict[str, Any]:
         if theme is None:
-            raise PreventUpdate  # the browser has not said yet whether it is dark
+            raise PreventUpdate  # the browser has not yet sent its theme
         grouped = ctx.outputs_grouping["parts"]
         panes = {name: [one["id"]["pane"] for one in grouped[name]] for name in PARTS}
         seen, kept = sight if isinstance(sight, list) else [], zooms if isinstance(zooms, dict) else {}
@@ -68,12 +69,12 @@ def connect(app: Dash, desk: Desk) -> None:
 
 
 def _text(value: Any) -> str | None:
-    """Return a text, None for what is none: the browser is the owner's, but what it sends may be anything."""
+    """Return a text, None for any other value: the browser is the owner's, but may send anything."""
     return value if isinstance(value, str) else None
 
 
 def _remembered(shown: Any) -> dict[str, Any]:
-    """Return what the page was told to remember; nothing where it is not of the types that it was told."""
+    """Return the state that the page got with the last answer; {} if its types are wrong."""
     kinds: dict[str, Any] = {"rests": (int, float), "parts": dict, "behind": list, "head": dict}
     whole = isinstance(shown, dict) and all(isinstance(shown[n], kind) for n, kind in kinds.items() if n in shown)
     return shown if whole else {}
@@ -126,31 +127,32 @@ HEAD = {
 
 @dataclass(frozen=True)
 class Page:
-    """What the browser has, and what it asks for."""
+    """A request of the browser: its address, and its present state."""
 
     search: str | None
-    """The query of the address."""
+    """Query string of the address."""
     theme: str
+    """``light`` or ``dark``."""
     shown: dict[str, Any]
-    """What the last answer told it to remember."""
+    """State that the page got with the last answer."""
     present: dict[str, list[str]]
-    """The panes of each part that it has."""
+    """Names of the panes that have a part in the browser, by part."""
     sight: Sequence[str]
-    """The panes that can be seen."""
+    """Names of the panes in sight."""
     zooms: dict[str, Any]
-    """What a person has zoomed to along the values, by what is shown there."""
+    """Ranges that a person has zoomed to on value axes, by the axis's ``uirevision``."""
 
 
 def answer(desk: Desk, page: Page) -> dict[str, Any]:
-    """Return what the browser must change. PreventUpdate where that is nothing.
+    """Return the changes for the browser. Raises PreventUpdate if there are none.
 
-    A long run's panes are drawn when they are in sight; the others when they come into it, or one by one: what was
-    never drawn with each answer, what was drawn before while nothing else happens.
-    What a run's growth alone changes waits until REST times the time it took to draw last has passed: the training
-    that is watched runs on the same machine.
+    Panes of a long run are drawn when they are in sight. Of the others one at a time is drawn: with each answer one
+    that was never drawn, and while nothing else happens one that is out of date. Changes by the growth of the run alone
+    wait until REST times the duration of the last drawing has passed: the watched training runs on the same machine.
     """
     began, shown = time.monotonic(), page.shown
     look = desk.look(page.search, page.theme)
+    # ``fresh``: another tab or run, so that all panes are new. ``changed``: another address or a grown run.
     asked, grown = [page.search, page.theme], _moment(look)
     resting = 0 < shown.get("rests", 0) - began < LONGEST_REST
     fresh = look is not None and shown.get("place") != look.place
@@ -160,6 +162,7 @@ def answer(desk: Desk, page: Page) -> dict[str, Any]:
         if not changed:
             raise PreventUpdate
         return {**result, "content": layout.nothing(), "shown": {"asked": asked, "grown": grown}}
+    # Panes that are out of date, and those of them that were never drawn.
     behind = [pane.name for pane in look.tab.panes if changed or pane.name in shown.get("behind", ())]
     never = [name for name in behind if f"heading/{name}" not in shown.get("parts", {})]
     spare = [] if resting else never if changed else behind
@@ -190,15 +193,15 @@ def answer(desk: Desk, page: Page) -> dict[str, Any]:
 
 
 def _due(tab: Tab, behind: Sequence[str], sight: Sequence[str], spare: Sequence[str], *, fresh: bool) -> list[Pane]:
-    """Return the panes to draw now, of those whose pictures are behind; of those in no hurry one."""
-    if fresh:  # nobody knows yet what will be in sight, and words cost nothing
+    """Return the panes to draw now: those in sight that are out of date, and one of ``spare``."""
+    if fresh:  # the panes in sight are not known yet, and text costs nothing
         return sorted(tab.panes, key=lambda pane: pane.part != "words")
     names = {name for name in behind if name in sight} | set(spare[:1])
     return [pane for pane in tab.panes if pane.name in names]
 
 
 def _drawn(look: Look, due: Sequence[Pane], zooms: dict[str, Any], began: float | None) -> dict[Pane, Drawing]:
-    """Draw panes; of a tab that has just ``begun``, no more than can be waited for."""
+    """Draw panes. For a new tab, which ``began`` at that monotonic time, stop after PATIENCE_S."""
     drawings: dict[Pane, Drawing] = {}
     history = look.scene.run.history
     patience = PATIENCE_S if len(history) * history.sites < LARGE else 0.0
@@ -211,6 +214,7 @@ def _drawn(look: Look, due: Sequence[Pane], zooms: dict[str, Any], began: float 
 
 
 def _moment(look: Look | None) -> list[Any]:
+    """Return values that change when the content of a tab can have changed."""
     if look is None:
         return []
     entry = look.scene.entry
@@ -241,7 +245,7 @@ def _unchanged(present: dict[str, list[str]]) -> dict[str, Any]:
 
 
 def _fill_head(result: dict[str, Any], desk: Desk, look: Look, shown: dict[str, Any]) -> dict[str, Any]:
-    """Put what is different above the panes into the result; return what is shown there now."""
+    """Put the changed parts above the panes into the result. Return their signatures for the next request."""
     scene = look.scene
     head = {
         "run": layout.run_name(scene),

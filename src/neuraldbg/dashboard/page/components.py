@@ -1,4 +1,4 @@
-"""Words of a run as Dash components: text is text, whatever it holds, and a link is an address of this page."""
+"""Text, links and tables as Dash components: any text of a run stays text, and a link is an address of this page."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ SIGNS = {"failing": "✗", "suspect": "!", "healthy": "✓", "inconclusive": "?"
 
 
 def aria(**names: str) -> dict[str, Any]:
-    """Return what only assistive technology sees: ``aria(label="x")`` is the attribute ``aria-label``."""
+    """Return attributes for assistive technology: ``aria(label="x")`` is ``aria-label``."""
     return {f"aria-{name}": value for name, value in names.items()}
 
 
 def data(**names: str) -> dict[str, Any]:
-    """Return what only ``assets/page.js`` reads: ``data(pane="x")`` is the attribute ``data-pane``."""
+    """Return attributes for ``assets/page.js``: ``data(pane="x")`` is ``data-pane``."""
     return {f"data-{name}": value for name, value in names.items()}
 
 
 def go(words: str, address: str, current: str = "") -> html.A:
-    """Return a link within the page; ``assets/page.js`` follows it without loading the page again.
+    """Return a link within the page, which ``assets/page.js`` follows without loading the page again.
 
-    ``current`` is what the link leads to where that is shown already: ``page`` or ``true``.
+    ``current`` is the value of ``aria-current`` for a link to the present content: ``page`` or ``true``; "" for others.
     """
     return html.A(plain(words), href=address, className="go", **(aria(current=current) if current else {}))
 
 
 def layer_link(scene: Scene, layer: str | None, step: int | None = None) -> Any:
-    """Return the link that leads to a layer, and to a step if one is given."""
+    """Return a link to a layer, and to a step if one is given."""
     if layer is None:
         return "the whole run"
     change = {"layer": layer} if step is None else {"layer": layer, "step": step}
@@ -44,7 +44,7 @@ def layer_link(scene: Scene, layer: str | None, step: int | None = None) -> Any:
 
 
 def step_link(scene: Scene, step: int, layer: str | None = None) -> html.A:
-    """Return the link that leads to a step, and to a layer if one is given."""
+    """Return a link to a step, and to a layer if one is given."""
     change: dict[str, Any] = {"step": step} if layer is None else {"step": step, "layer": layer}
     return go(f"{step:,}", scene.link(**change), current="true" if scene.state.step == step else "")
 
@@ -56,7 +56,7 @@ def banner(state: str, word: str = "") -> html.P:
 
 
 def choices(scene: Scene, label: str, field: str, options: Iterable[tuple[str, str]], chosen: str) -> html.Div:
-    """Return a row of links of which each sets one field of the address."""
+    """Return a row of links, each of which sets one field of the address."""
     links = [
         go(words, scene.link(**{field: value}), current="true" if value == chosen else "") for value, words in options
     ]
@@ -64,7 +64,7 @@ def choices(scene: Scene, label: str, field: str, options: Iterable[tuple[str, s
 
 
 def table(heads: Sequence[Any], rows: Iterable[Sequence[Any]], numbers: Sequence[int] = ()) -> html.Div:
-    """Return a table that scrolls for itself where the screen is narrow; columns of ``numbers`` are right-aligned."""
+    """Return a table that scrolls horizontally on a narrow screen; the columns in ``numbers`` are right-aligned."""
 
     def kind(at: int) -> str:
         return "number" if at in numbers else ""
@@ -75,5 +75,5 @@ def table(heads: Sequence[Any], rows: Iterable[Sequence[Any]], numbers: Sequence
 
 
 def later(what: str, how: str) -> html.P:
-    """Return the empty place of something that this run does not hold."""
+    """Return a paragraph in place of content that this run does not have: its name, and how to record it."""
     return html.P([html.Strong(f"{what} "), how], className="empty")

@@ -1,7 +1,7 @@
-"""What a tab sees: a moment of a run and what the address asks for, made to fit each other.
+"""The data that a tab draws from: a moment of a run, and the selection of the address as far as the run has it.
 
-A layer or step that the address does not name is taken from the diagnosis: the guilty layer, and the step at which it
-was hit. One that the run does not have is said in ``problems`` and left out.
+A layer or step that the address does not name is taken from the diagnosis: the layer of the first cause, and its first
+step with an event. One that the run does not have is ignored, and reported in ``problems``.
 """
 
 from __future__ import annotations
@@ -32,62 +32,71 @@ KINDS = ("activation", "output_grad", "param", "param_grad", "update", "input", 
 
 @dataclass(frozen=True)
 class Beside:
-    """The run that another is compared with."""
+    """The second run of the tab ``compare``, with the comparison of both."""
 
     entry: Entry
     moment: Moment
     comparison: Comparison | None
-    """None while it is worked out."""
+    """Comparison of both runs. None while it is computed."""
     key: str
-    """A name of the comparison that is equal only where it is."""
+    """Signature of the comparison: equal for equal comparisons."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A run as it is looked at."""
+    """A run with the selection of the address, the theme and the caches, as a tab draws it."""
 
     state: State
-    """What the address asks for, without what this run does not have."""
+    """Selection in the address, without layers, steps and names that this run does not have."""
     entry: Entry
+    """Entry of the run."""
     entries: tuple[Entry, ...]
+    """Entries of all runs."""
     moment: Moment
     theme: str
     """``light`` or ``dark``."""
     points: int
-    """A line has at most so many points."""
+    """Points of a line at most."""
     layer: str | None
-    """The layer to look at, None where neither address nor diagnosis names one."""
+    """Path of the selected layer. None if neither address nor diagnosis names one."""
     step: int | None
+    """Number of the selected step. None if neither address nor diagnosis names one."""
     problems: tuple[str, ...]
+    """Sentences about ignored parts of the address."""
     views: Newest[View] = field(repr=False)
+    """Cache of views."""
     figures: Newest[dict[str, Any]] = field(repr=False)
+    """Cache of figures."""
     beside: Beside | None = None
-    """What the tab ``compare`` looks at; None on other tabs, and where no run was chosen."""
+    """Second run of the tab ``compare``. None on other tabs, and if no run was chosen."""
 
     @property
     def run(self) -> RunRecord:
-        """The record."""
+        """Record of the run."""
         return self.moment.record
 
     @property
     def diagnosis(self) -> Diagnosis:
-        """The diagnosis."""
+        """Diagnosis of the run."""
         return self.moment.diagnosis
 
     def view(self, name: str, **choice: Any) -> View:
-        """Compute a view over the range of steps that is zoomed into, or return it as it was computed."""
+        """Return a view over the range of steps that is zoomed into, from the cache if it is there."""
         asked = Choice(**{"first": self.state.first, "last": self.state.last, "step": self.state.step, **choice})
         key = (self.entry.key, self.moment.version, name, asked)
         return self.views.get(key, lambda: view(name, self.run, self.diagnosis, asked))
 
     def link(self, **change: Any) -> str:
-        """Return the address that differs from this one in some fields."""
+        """Return the query string of the address with some fields changed."""
         return written(replace(self.state, **change))
 
 
 def fitting(state: State, moment: Moment) -> tuple[State, str | None, int | None, tuple[str, ...]]:
-    """Return the state without what the run does not have, the layer and the step to look at, and what was left out."""
+    """Return the state without layers, steps and names that the run does not have, the selected layer and step, and
+    sentences about ignored parts.
+    """
     run, diagnosis, problems = moment.record, moment.diagnosis, []
+    # An address may be of another run, or written by hand: unknown values are dropped and reported.
     if state.layer is not None and run.layout.layers:
         try:
             state = replace(state, layer=resolve(run.layout, state.layer))
@@ -114,7 +123,7 @@ def fitting(state: State, moment: Moment) -> tuple[State, str | None, int | None
 
 
 def suspect(run: RunRecord, diagnosis: Diagnosis) -> tuple[str | None, int | None]:
-    """Return the layer and the step to look at first: the guilty layer when it was hit, or else the failure."""
+    """Return the layer and the step to show first: the guilty layer at its first event, or else the failure's step."""
     guilty, _ = guilty_of(diagnosis, {site.module for site in run.layout.sites})
     layer = guilty[0] if guilty else None
     hit = [e.first_step for e in diagnosis.events if e.layer is not None and e.layer == layer]
@@ -123,5 +132,5 @@ def suspect(run: RunRecord, diagnosis: Diagnosis) -> tuple[str | None, int | Non
 
 
 def said(error: NeuralDbgError) -> str:
-    """Return an error on purpose as a sentence for a pane."""
+    """Return the message of one of our errors as a sentence for a pane."""
     return plain(str(error))

@@ -1,7 +1,7 @@
-"""View -> a figure of the page: what ``interactive`` draws, with what belongs to a live page.
+"""The figures of the page: a View in, a plotly figure of ``interactive`` out, adapted to a live page.
 
-The figure says in ``layout.meta`` what a click in the browser means (see ``assets/page.js``), keeps a person's zoom
-when it is drawn again, and leaves its title and its notes to the page.
+``layout.meta`` of the figure holds the meaning of a click in the browser (see ``assets/page.js``). A figure keeps the
+zoom when it is drawn again, and leaves its title and its notes to the page.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from neuraldbg.show.forms import View
 
 HEIGHT, TALLEST = 340, 760
-"""Pixels of a figure that says nothing of its height, and at most: what is taller is drawn smaller."""
+"""Height in pixels of a figure without one of its own, and of any figure at most."""
 
 
 def drawn(scene: Scene, name: str, controls: Any = None, title: str = "", **choice: Any) -> Drawing:
@@ -33,7 +33,7 @@ def drawn(scene: Scene, name: str, controls: Any = None, title: str = "", **choi
 
 
 def pictured(scene: Scene, view: View, asked: tuple[Any, ...] = (), controls: Any = None, title: str = "") -> Drawing:
-    """Draw a view of the run; ``asked`` is what else it was made of."""
+    """Draw a view of the run as a pane; ``asked`` are the other values that it depends on, for the cache."""
     heading = title or view.title
     if view.empty:
         return Drawing(heading, empty=view.empty, notes=view.notes, controls=controls)
@@ -44,12 +44,12 @@ def pictured(scene: Scene, view: View, asked: tuple[Any, ...] = (), controls: An
 
 
 def _figure(scene: Scene, view: View) -> dict[str, Any]:
-    # Title and notes are words of the page, where they wrap and can be read aloud.
+    # Title and notes are text of the page, where they wrap and can be read aloud.
     drawable = replace(view, title="", notes=())
     if isinstance(drawable, Lines):
         drawable = replace(drawable, lines=tuple(thinned(line, scene.points) for line in drawable.lines))
     made = figure(drawable, theme=scene.theme)
-    # Becoming plain values copies all that a figure holds, one by one: objects that the pointer tells are most of it.
+    # ``to_dict`` copies all values of a figure one by one; most of them are the objects of ``customdata``.
     told = {i: trace.customdata for i, trace in enumerate(made.data) if _objects(trace.customdata)}
     for i in told:
         made.data[i].customdata = None
@@ -64,7 +64,7 @@ def _objects(data: Any) -> bool:
 
 
 def _laid(scene: Scene, view: View, made: Any, layout: dict[str, Any]) -> dict[str, Any]:
-    """Return the layout of a figure as the page has it: plotly's own way to change one checks all of it, each time."""
+    """Return the layout of a figure for the page, as a dict: plotly itself validates all of it at each change."""
     state = scene.state
     over_time = isinstance(view, (Heat, Lines, Spread))
     laid = {
@@ -77,7 +77,7 @@ def _laid(scene: Scene, view: View, made: Any, layout: dict[str, Any]) -> dict[s
         "meta": {"time": over_time, **_cells(view, made.data)},
         "uirevision": scene.entry.key,
     }  # fmt: skip
-    # A name for each axis: choosing a range of steps moves the one, and leaves what was done to the other.
+    # One ``uirevision`` per axis: a new range of steps resets that of the steps, and keeps the zoom of the values.
     names = {
         "xaxis": f"{state.first}-{state.last}" if over_time else view.name,
         "yaxis": _values(scene, view, layout),
@@ -91,7 +91,7 @@ def _laid(scene: Scene, view: View, made: Any, layout: dict[str, Any]) -> dict[s
 
 
 def _values(scene: Scene, view: View, layout: dict[str, Any]) -> str:
-    """A name for what the values of a figure are: the same places on it mean the same as long as this is the same."""
+    """Return the ``uirevision`` of the value axis: while it stays the same, a zoom of the values stays valid."""
     beside = scene.beside.entry.key if scene.beside else ""
     axis = layout.get("yaxis", {})
     rows = zlib.crc32("\n".join(axis.get("tickvals") or ()).encode()) if axis.get("type") == "category" else 0
@@ -99,7 +99,7 @@ def _values(scene: Scene, view: View, layout: dict[str, Any]) -> str:
 
 
 def _cells(view: View, made: Any) -> dict[str, Any]:
-    """Return what the cells of a map stand for: the first step of each column, and the layer of each row."""
+    """Return the meaning of the cells of a heat map: the first step of each column, and the layer of each row."""
     if not made or made[0].type != "heatmap":
         return {}
     starts = [int(edge + 0.5) for edge in made[0].x[:-1]]
@@ -109,14 +109,14 @@ def _cells(view: View, made: Any) -> dict[str, Any]:
 
 
 def _layer(row: str) -> str | None:
-    """The layer that a row stands for; the inputs belong to none."""
+    """Return the layer of a row; None for the inputs."""
     return None if row == INPUT else row
 
 
 def zoomed(figure: Any, zooms: dict[str, Any]) -> Any:
-    """Return a figure with the values that a person has zoomed to; ``zooms`` holds ranges by what they are of.
+    """Return a figure with the range of values that a person has zoomed to; ``zooms`` holds ranges by ``uirevision``.
 
-    Dash writes a zoom into the figure that it holds, after which plotly's own ``uirevision`` takes it for ours.
+    Dash writes a zoom into its copy of the figure, and plotly's ``uirevision`` then takes it for a range of ours.
     """
     axis = figure.get("layout", {}).get("yaxis", {}) if isinstance(figure, dict) else {}
     ends = zooms.get(axis.get("uirevision", ""))

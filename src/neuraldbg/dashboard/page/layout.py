@@ -1,4 +1,4 @@
-"""What surrounds the panes: the head with the run and how it stands, the tabs, what is looked at, and the frames."""
+"""The layout around the panes: the head with the run and its state, the tabs, the selection, and the frames."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ INDEX = """<!DOCTYPE html>
 </body>
 </html>
 """
-"""Dash's own page, with a language and a theme."""
+"""Dash's own HTML page, with a language and a theme."""
 GRAPH: Any = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "toImage"], "scrollZoom": False}
 STANDS = {
     "completed": "ended",
@@ -47,21 +47,21 @@ STANDS = {
     "killed": "was killed, or has been silent for long",
     "unreadable": "cannot be read",
 }
-"""How a run stands, after its name."""
+"""Words for the state of a run, after its name."""
 
 LOST = (
     "The dashboard has ended, or cannot be reached: what is shown here is how far it came. "
     "neuraldbg dashboard RUN opens the run again."
 )
-"""What the page says when nobody answers it any more."""
+"""Sentence of the page when the server does not answer any more."""
 PADDING = 34
 """Pixels around a graph."""
 WAITING = Drawing("…", content=None)
-"""A pane that is drawn as soon as it comes into sight."""
+"""Drawing of a pane that is drawn once it comes into sight."""
 
 
 def layout(settings: DashboardSettings) -> html.Div:
-    """Return what stays on the page whatever is looked at; it is empty until the first answer."""
+    """Return the parts of the page that all tabs share; they are empty until the first answer."""
     return html.Div(
         [
             dcc.Location(id="address", refresh=False),
@@ -93,7 +93,7 @@ def layout(settings: DashboardSettings) -> html.Div:
                     html.Div(
                         [
                             html.Label("Step", htmlFor="step"),
-                            # A field of numbers would have buttons, and takes no number for NaN.
+                            # A number field would have buttons, and reports text that is no number as NaN.
                             dcc.Input(id="step", type="text", inputMode="numeric", debounce=True, placeholder="any"),
                         ],
                         className="field",
@@ -111,7 +111,7 @@ def layout(settings: DashboardSettings) -> html.Div:
 
 
 def frame(tab: Tab, drawings: Mapping[Pane, Drawing], theme: str, place: str) -> html.Div:
-    """Return the panes of a tab, filled with those drawings that there are; ``place`` is ``Look.place``."""
+    """Return the panes of a tab, with the drawings made so far; ``place`` is ``Look.place``."""
     groups: list[Any] = []
     for pane in tab.panes:
         section = _pane(pane, drawings.get(pane, WAITING), theme)
@@ -121,7 +121,7 @@ def frame(tab: Tab, drawings: Mapping[Pane, Drawing], theme: str, place: str) ->
             groups[-1].append(section)
         else:
             groups.append([section])
-    # Two stacks side by side, so that a short pane leaves no hole beside a tall one.
+    # Two stacks side by side, so that there is no gap below a short pane beside a tall one.
     stacks = [
         html.Div([html.Div(group[side::2], className="stack") for side in (0, 1)], className="stacks")
         if isinstance(group, list)
@@ -150,7 +150,7 @@ def _pane(pane: Pane, drawing: Drawing, theme: str) -> html.Section:
 
 
 def inside(pane: Pane, drawing: Drawing, theme: str) -> Any:
-    """Return the component that shows a drawing, None while there is nothing to show: an empty figure costs, too."""
+    """Return the component that shows a drawing; None if there is nothing to show: an empty figure costs time, too."""
     if pane.part == "words":
         return html.Div(drawing.content, id=named("words", pane))
     if drawing.empty or drawing is WAITING:
@@ -172,12 +172,12 @@ def inside(pane: Pane, drawing: Drawing, theme: str) -> Any:
 
 
 def figure_of(drawing: Drawing) -> dict[str, Any]:
-    """Return the figure of a drawing, an empty one where it has none."""
+    """Return the figure of a drawing; an empty one if it has none."""
     return drawing.content or {"data": [], "layout": {"height": 80}}
 
 
 def room(drawing: Drawing) -> str:
-    """Return the class of a pane's body: what is empty takes no room, and a figure the height that it asks for."""
+    """Return the CSS class of a pane's body: an empty one takes no room, a figure its height, in hundreds of pixels."""
     if drawing is WAITING:
         return "waiting"
     if drawing.empty:
@@ -187,7 +187,7 @@ def room(drawing: Drawing) -> str:
 
 
 def beside(drawing: Drawing) -> list[Any]:
-    """Return what stands below a pane: why it is empty, and how it was sampled."""
+    """Return the paragraphs below a pane: why it is empty, and how it was sampled."""
     empty = [html.P(plain(drawing.empty), className="empty")] if drawing.empty else []
     return [*empty, *(html.P(plain(note), className="note") for note in drawing.notes)]
 
@@ -198,7 +198,7 @@ def tabs(every: Sequence[Tab], chosen: Tab, scene: Scene) -> list[html.Li]:
 
 
 def status(scene: Scene) -> str:
-    """Return how far the record and the diagnosis are, and how the run stands."""
+    """Return the status line: steps of the record and of the diagnosis, and the state of the run."""
     entry, run, judged = scene.entry, scene.run, scene.moment.judged
     far = f"{run.steps:,} step{'' if run.steps == 1 else 's'} recorded"
     behind = "diagnosis up to date" if judged >= run.steps else f"diagnosis of the first {judged:,}"
@@ -208,7 +208,7 @@ def status(scene: Scene) -> str:
 
 
 def run_name(scene: Scene) -> list[Any]:
-    """Return the name of the run, with a way to the others."""
+    """Return the name of the run, with a link to the others."""
     others = len(scene.entries) - 1
     name = html.Span(plain(scene.entry.label), className="run-name")
     if not others:
@@ -222,7 +222,7 @@ def layer_options(scene: Scene) -> list[dict[str, str]]:
 
 
 def range_of(scene: Scene) -> list[Any]:
-    """Return the range of steps that is zoomed into, with the way out."""
+    """Return the range of steps that is zoomed into, with a link to all steps; [] if there is none."""
     first, last = scene.state.first, scene.state.last
     if first is None and last is None:
         return []
@@ -231,14 +231,14 @@ def range_of(scene: Scene) -> list[Any]:
 
 
 def clear_of(scene: Scene) -> list[Any]:
-    """Return the way back to what the diagnosis points at."""
+    """Return a link that removes layer and step from the address, or a word that they come from the diagnosis."""
     if scene.state.layer is None and scene.state.step is None:
         return ["as the diagnosis says"] if scene.layer is not None or scene.step is not None else []
     return [go("back to what the diagnosis says", scene.link(layer=None, step=None))]
 
 
 def nothing() -> html.Section:
-    """Return what is shown where there is no run yet."""
+    """Return the section that is shown if there is no run yet."""
     return html.Section(
         [
             html.H2("No run yet"),
@@ -252,5 +252,5 @@ def nothing() -> html.Section:
 
 
 def problem(sentence: str) -> html.P:
-    """Return something that the address asked for and that is not there."""
+    """Return a paragraph about an ignored part of the address."""
     return html.P(plain(sentence))

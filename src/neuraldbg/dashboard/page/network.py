@@ -1,4 +1,6 @@
-"""Graph -> the elements and the style of a cytoscape graph. Colours repeat what shape and border already say."""
+"""The graphs of the page: a Graph view in, elements and style of a cytoscape graph out. Colours repeat what the shapes
+show.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,14 @@ if TYPE_CHECKING:
     from neuraldbg.dashboard.page.context import Scene
 
 COLUMN, ROW = 210, 62
-"""Pixels between neighbours."""
+"""Pixels between neighbours, horizontally and vertically."""
 TALLEST = 620
-"""Pixels of a graph on the page, at most."""
+"""Height of a graph on the page at most, pixels."""
 INK = {"light": "#1b1f24", "dark": "#e8eaed"}
 PAPER = {"light": "#ffffff", "dark": "#16181d"}
 FAINT = {"light": "#8a929c", "dark": "#6d7681"}
 COLOURS = {"cause": "#D55E00", "guilty": "#D55E00", "event": "#E69F00", "bad": "#E69F00", "symptom": "#CC79A7"}
-"""Okabe and Ito's; a layer that is healthy or was not seen has none."""
+"""Colours by role (Okabe and Ito's); a layer that is healthy or was not read has none."""
 SHAPES = {"cause": "octagon", "symptom": "diamond", "guilty": "octagon", "bad": "hexagon", "unseen": "ellipse"}
 
 BY_HAND = "Dragging moves the graph; Ctrl and the wheel zoom"
@@ -37,13 +39,13 @@ def connected(scene: Scene, name: str, title: str = "", **choice: Any) -> Drawin
 
 
 def height_of(drawing: Drawing) -> int:
-    """Return the pixels that the graph of a drawing takes: what is longer is made smaller, and can be zoomed."""
+    """Return the height of a graph in pixels. A longer graph is scaled down to it, and can be zoomed."""
     levels = {round(element["position"]["y"]) for element in drawing.content or () if "position" in element}
     return min(TALLEST, ROW * len(levels) + 80)
 
 
 def elements(graph: Graph, layer: str | None, step: int | None) -> list[dict[str, Any]]:
-    """Return nodes and edges. Labels are drawn on a canvas: what they hold stays text."""
+    """Return nodes and edges. Labels are drawn on a canvas, so that any text in them stays text."""
     levels = Counter(round(node.y, 3) for node in graph.nodes)
     width, height = COLUMN * max(levels.values(), default=1), ROW * max(1, len(levels) - 1)
     nodes = [
@@ -69,7 +71,7 @@ def elements(graph: Graph, layer: str | None, step: int | None) -> list[dict[str
 
 
 def stylesheet(theme: str) -> list[dict[str, Any]]:
-    """Return how nodes and edges look."""
+    """Return the cytoscape style sheet for a theme."""
     ink, paper, faint = INK[theme], PAPER[theme], FAINT[theme]
     node = {
         "label": "data(label)",

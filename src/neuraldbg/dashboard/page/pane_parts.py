@@ -1,4 +1,4 @@
-"""The parts of a pane: drawings enter, what the browser does not show yet leaves, part by part."""
+"""The parts of a pane: drawings in, the parts that differ from those in the browser out."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class Part(NamedTuple):
-    """A property on the page."""
+    """A property of a component of a pane, which is updated by itself."""
 
     of: str
-    """The component's name, as in ``shell.named``."""
+    """Name of the component, as in ``layout.named``."""
     shows: str
-    """Its property."""
+    """Name of the property."""
     made: Callable[[Drawing], Any] | None
-    """What a drawing makes of it; None for a component that is made once, by the first drawing that needs it."""
+    """Returns the value for a drawing. None for a component that is made once, for the first drawing that needs it."""
 
 
 PARTS: dict[str, Part] = {
@@ -39,7 +39,7 @@ CONTENT = ("figure", "network", "words")
 
 
 def signatures(drawings: Mapping[Pane, Drawing]) -> dict[str, str]:
-    """Return the names of all parts as they are now."""
+    """Return the signatures of all parts of some drawings, by ``part/pane``."""
     return {
         f"{name}/{pane.name}": _signature(name, drawing)
         for pane, drawing in drawings.items()
@@ -55,7 +55,7 @@ def fill(
     changed: Mapping[str, list[Any]],
     theme: str,
 ) -> None:
-    """Put the parts that are ``new`` to the browser, by their keys in ``signatures``, into ``changed``.
+    """Put the values of the parts in ``new``, named by their keys in ``signatures``, into ``changed``.
 
     ``present`` names the panes of each part that the browser has, in the order of ``changed``.
     """

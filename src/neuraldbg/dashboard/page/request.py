@@ -1,4 +1,4 @@
-"""What answers the browser: the address and what is already shown enter, what changes leaves. Free of callbacks."""
+"""The run and tab of an address, and the drawing of panes, without callbacks."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
     from neuraldbg.show.forms import View
 
 VIEWS, FIGURES = 48, 48
-"""Views and figures that are kept, over all runs and browsers."""
+"""Views and figures in the caches at most, over all runs and browsers."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """A tab of a run at a moment."""
+    """A tab of a run at one moment, as an address selects it."""
 
     scene: Scene
     tab: Tab
 
     @property
     def place(self) -> str:
-        """Return what must be the same for panes to be updated in place."""
+        """Run, tab and theme: while they stay the same, panes are updated in place."""
         return f"{self.scene.entry.key}\n{self.tab.id}\n{self.scene.theme}"
 
 
 class Desk:
-    """Looks for one dashboard."""
+    """Resolves addresses for one dashboard, and holds its caches of views and figures."""
 
     def __init__(self, feed: Feed, settings: DashboardSettings) -> None:
         self.feed = feed
@@ -53,11 +53,12 @@ class Desk:
         self._figures: Newest[dict[str, Any]] = Newest(FIGURES)
 
     def look(self, search: str | None, theme: str | None) -> Look | None:
-        """Return what the address asks for, None where there is no run."""
+        """Return run and tab of an address; None if there is no run."""
         state, problems = read(search)
         entries = self.feed.runs()
         if not entries:
             return None
+        # An unknown run or tab is replaced by the first one, and reported.
         entry = next((e for e in entries if e.key == state.run), None)
         if entry is None:
             if state.run is not None:
@@ -73,7 +74,7 @@ class Desk:
         try:
             moment = self.feed.moment(entry.key)
         except KeyError:
-            return None  # it went away a moment ago: the next look does not find it at all
+            return None  # the run was removed a moment ago: the next request does not find it
         state, layer, step, more = _fitted(state, moment)
         beside = None
         if tab.id == "compare":
@@ -98,7 +99,9 @@ class Desk:
     def _beside(
         self, state: State, entry: Entry, entries: tuple[Entry, ...]
     ) -> tuple[State, Beside | None, tuple[str, ...]]:
-        """Return the run to compare with, the only other one where none is named, and what was left out."""
+        """Return the state, the run to compare with (the only other one if none is named), and sentences about ignored
+        parts.
+        """
         others = [e for e in entries if e.key != entry.key]
         refused: tuple[str, ...] = ()
         other = next((e for e in others if e.key == state.with_), None)
@@ -118,7 +121,7 @@ class Desk:
 
 
 def _fitted(state: State, moment: Moment) -> tuple[State, str | None, int | None, tuple[str, ...]]:
-    """Return what ``fitting`` does; of a run that it fails at, what the address says. The way to the others stays."""
+    """Return the result of ``fitting``; if it fails the address's own values, so that other runs can be reached."""
     try:
         return fitting(state, moment)
     except Exception as error:
@@ -128,9 +131,9 @@ def _fitted(state: State, moment: Moment) -> tuple[State, str | None, int | None
 
 
 def draw(scene: Scene, pane: Pane) -> Drawing:
-    """Draw a pane; one that cannot be drawn says why, and the others stay.
+    """Draw a pane. An error becomes a sentence in this pane, and the others stay.
 
-    What a view refuses on purpose is a sentence. What it fails at is one too, but under our own tests it raises.
+    Any error that is not a NeuralDbgError is raised under our own tests.
     """
     try:
         return pane.draw(scene)
@@ -143,5 +146,5 @@ def draw(scene: Scene, pane: Pane) -> Drawing:
 
 
 def signature(value: Any) -> str:
-    """Return a short name for what a pane shows: the browser tells it, and gets only what is different."""
+    """Return a hash of a value. The browser sends the hashes of its parts, and gets only those that differ."""
     return hashlib.blake2b(to_json_plotly(value).encode(), digest_size=9).hexdigest()

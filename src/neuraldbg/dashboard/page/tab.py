@@ -1,8 +1,8 @@
-"""The contract of a tab: a Scene enters, what its panes show leaves.
+"""The contract of a tab: a Scene in, the drawings of its panes out.
 
 A tab is one file of ``tabs/`` with ``TAB: Tab`` and one line in ``tabs/__init__.py``. It names its panes once, so that
-the page can lay them out, and each pane draws itself again whenever the run or the address changed: a figure in place
-of a figure, words in place of words. What a person does to a pane (zoom, open details) is therefore not lost.
+the page can lay them out, and each pane is drawn again whenever the run or the address changed: a figure replaces a
+figure, text replaces text. So a zoom or opened details are not lost.
 """
 
 from __future__ import annotations
@@ -19,39 +19,41 @@ Part = Literal["figure", "network", "words"]
 
 @dataclass(frozen=True)
 class Drawing:
-    """What a pane shows at a moment."""
+    """The content of a pane at one moment, with title, notes and controls."""
 
     title: str
     content: Any = None
-    """For ``figure`` a plotly figure as plain values, for ``network`` the elements of a cytoscape graph, for ``words``
-    Dash components."""
+    """Plotly figure as a dict for ``figure``, elements of a cytoscape graph for ``network``, Dash components for
+    ``words``. None if there is nothing to show."""
     notes: tuple[str, ...] = ()
-    """What was sampled, binned or left out, a sentence each."""
+    """Sentences on data that was sampled, binned or left out."""
     empty: str = ""
-    """Why there is nothing to show, and how to record it; "" where there is something."""
+    """Sentence that says why there is nothing to show, and how to record it; "" if there is content."""
     controls: Any = None
-    """Links that change what the pane shows."""
+    """Links that change the selection of the pane. None if there are none."""
     key: str = ""
-    """A name of the content that is equal only where the content is, for content that is large; "" asks for none."""
+    """Name of large content, equal for equal content; "" to hash the content itself."""
 
 
 @dataclass(frozen=True)
 class Pane:
-    """A part of a tab."""
+    """A pane of a tab: its name, its kind of content, and the function that draws it."""
 
     name: str
-    """Unique in its tab."""
+    """Name, unique in its tab."""
     part: Part
+    """Kind of content."""
     draw: Callable[[Scene], Drawing]
+    """Returns the drawing for a scene."""
     wide: bool = False
-    """Whether it takes the whole width of a large screen."""
+    """True if the pane takes the whole width of a large screen."""
 
 
 @dataclass(frozen=True)
 class Tab:
-    """A tab."""
+    """A tab of the page: its id, its title and its panes."""
 
     id: str
-    """As the address and the setting ``charts`` name it."""
+    """Id in the address and in the setting ``charts``."""
     title: str
     panes: tuple[Pane, ...]

@@ -1,4 +1,13 @@
-"""The tabs, in the order in which a person asks: what is wrong, what happened, where, and in which run."""
+"""The tabs of the page, one file each. To register one, add it to ``TABS``.
+
+- ``diagnosis.py``: verdict, causes, causal chain
+- ``execution_trace.py``: time per step, scalars, layers, data flow
+- ``gradients.py``, ``activations.py``: statistics of gradients and outputs
+- ``memory.py``: bytes of the tensors that were read
+- ``anomalies.py``: events, non-finite values
+- ``compare.py``: two runs
+- ``runs.py``: all runs of the folder
+"""
 
 from __future__ import annotations
 

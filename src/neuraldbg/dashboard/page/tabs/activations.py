@@ -1,4 +1,4 @@
-"""What layers put out: any statistic over time, units that are dead or saturated, and the values of one layer."""
+"""The tab of activations: any statistic over time, dead and saturated units, and the distribution in one layer."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ STATS = tuple((s, s) for s in NAMES)
 
 
 def heatmap(scene: Scene) -> Drawing:
-    """All layers over time."""
+    """Draw a statistic of all layers' outputs over time."""
     stat = scene.state.stat if scene.state.stat in NAMES else "rms"
     return drawn(scene, "heatmap", choices(scene, "statistic", "stat", STATS, stat), kind="activation", stat=stat)
 
 
 def units(scene: Scene) -> Drawing:
-    """Dead and saturated units of every layer."""
+    """Draw the dead and saturated units of every layer."""
     return drawn(scene, "units", step=scene.step)
 
 
 def distribution(scene: Scene) -> Drawing:
-    """The values that one layer puts out."""
+    """Draw the distribution of one layer's outputs."""
     return drawn(scene, "distribution", kind="activation", layer=scene.layer)
 
 

@@ -1,4 +1,4 @@
-"""Everything that was found: the events as a table, and where values were not finite."""
+"""The tab of anomalies: the events as a table, and non-finite values over time."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Event
 
 MOST = 200
-"""Rows of the table."""
+"""Rows of the table at most."""
 DETAILS = 4
-"""Measured numbers of an event that are shown."""
+"""Measured numbers of an event in the table at most."""
 KINDS = (
     ("activation", "outputs"),
     ("param_grad", "gradients of parameters"),
@@ -39,7 +39,7 @@ HEADS = {"kind": "what happened", "layer": "layer", "first": "from step", "last"
 
 
 def events(scene: Scene) -> Drawing:
-    """The events in the order that was asked for, earliest first otherwise."""
+    """Return the table of events in the order of the address, by default earliest first."""
     found = scene.diagnosis.events
     if not found:
         return Drawing("Events", empty=f"No event was found in {scene.moment.judged:,} steps.")
@@ -78,7 +78,7 @@ def _row(scene: Scene, event: Event) -> list[Any]:
 
 
 def nonfinite(scene: Scene) -> Drawing:
-    """NaN and infinite values, of every layer over time."""
+    """Draw the NaN and infinite values of every layer over time."""
     kind = scene.state.kind if scene.state.kind in dict(KINDS) else "activation"
     controls = choices(scene, "of", "kind", KINDS, kind)
     view = scene.view("heatmap", kind=kind, stat="nonfinite")

@@ -1,4 +1,4 @@
-"""The run beside another: where they part first, what was set differently, both losses, and the layers apart."""
+"""The tab of comparison: first difference of two runs, different settings, both losses, differences by layer."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.comparison import Comparison, Difference
 
 NOTHING = Drawing("", empty="Nothing is compared yet.")
-"""A pane without a title is not shown: the first one says why."""
+"""Drawing of a pane that is not shown, since it has no title; the first pane gives the reason."""
 
 
 def verdict(scene: Scene) -> Drawing:
-    """The answer in a sentence or two, with the layer and the step at which the runs part."""
+    """Return the summary in a sentence or two, with layer and step of the first difference."""
     title, chosen = "This run beside another", scene.beside
     if len(scene.entries) == 1:
         return Drawing(title, empty="There is one run only. Open a folder that holds both: neuraldbg dashboard FOLDER")
@@ -44,7 +44,7 @@ def verdict(scene: Scene) -> Drawing:
 
 
 def _choice(scene: Scene) -> html.Div:
-    """The other runs to choose from."""
+    """Return a menu of the other runs."""
     others = [e for e in scene.entries if e.key != scene.entry.key]
     pick = dcc.Dropdown(
         id={"field": "with"},
@@ -67,7 +67,7 @@ def _waits(scene: Scene, chosen: Beside) -> str:
 
 
 def _where(scene: Scene, first: Difference) -> html.P:
-    """The first divergence: the way to its layer and step."""
+    """Return a sentence on the first difference, with links to its layer and step."""
     words: list[Any] = ["They part first at step ", step_link(scene, first.step, first.layer)]
     if first.layer is not None:
         words += [" in ", layer_link(scene, first.layer, first.step)]
@@ -80,7 +80,7 @@ def _items(sentences: list[str]) -> html.Ul:
 
 
 def _compared(draw: Callable[[Scene, Beside, Comparison], Drawing], scene: Scene) -> Drawing:
-    """Draw a pane of what was compared, nothing where nothing was."""
+    """Draw a pane of the comparison; NOTHING if there is none."""
     chosen = scene.beside
     if chosen is None or chosen.comparison is None or chosen.comparison.verdict == "incomparable":
         return NOTHING
@@ -88,18 +88,18 @@ def _compared(draw: Callable[[Scene, Beside, Comparison], Drawing], scene: Scene
 
 
 def loss(scene: Scene, chosen: Beside, c: Comparison) -> Drawing:
-    """Both losses."""
+    """Draw both losses."""
     made_of = (chosen.entry.key, chosen.moment.version, chosen.key)
     return pictured(scene, losses(scene.run, chosen.moment.record, c), made_of)
 
 
 def layers(scene: Scene, chosen: Beside, c: Comparison) -> Drawing:
-    """Return how far apart every layer is over time."""
+    """Draw the largest relative difference of every layer over time."""
     return pictured(scene, drift(c), (chosen.entry.key, chosen.moment.version, chosen.key))
 
 
 def settings(scene: Scene, _chosen: Beside, c: Comparison) -> Drawing:
-    """Return what was set differently, and which layers only one of them has."""
+    """Return the different settings, and the layers that differ or that only one run has."""
     body: list[Any] = []
     if c.settings:
         rows = [
@@ -121,7 +121,7 @@ def settings(scene: Scene, _chosen: Beside, c: Comparison) -> Drawing:
 
 
 def differs(_scene: Scene, _chosen: Beside, c: Comparison) -> Drawing:
-    """From which step on each kind of sites differs, and the losses in numbers."""
+    """Return the first step at which each kind of sites differs, and the losses in numbers."""
     if c.first is None:
         return NOTHING
     body = [table(["what", "from", "sites", "relative difference"], [[*map(plain, say.kind_row(k))] for k in c.kinds])]
@@ -141,7 +141,7 @@ def _losses(c: Comparison) -> list[Any]:
 
 
 def health(scene: Scene, _chosen: Beside, c: Comparison) -> Drawing:
-    """Verdicts, causes and events that only one of them has."""
+    """Return the differences in verdicts, causes and events."""
     if not c.health:
         return Drawing(say.WRONG, empty="Verdicts, causes and events are the same in both.")
     rows = [
@@ -159,14 +159,14 @@ def health(scene: Scene, _chosen: Beside, c: Comparison) -> Drawing:
 
 
 def _cut(more: int) -> list[html.P]:
-    """Say how many were left out, if any were."""
+    """Return a note on the number of entries that were left out; [] if there are none."""
     if more <= 0:
         return []
     return [html.P(f"{more} more are left out: neuraldbg compare A B --json - lists them.", className="note")]
 
 
 def ground(_scene: Scene, _chosen: Beside, c: Comparison) -> Drawing:
-    """Return what the comparison rests on."""
+    """Return the amount of data that was compared."""
     return Drawing("What the comparison rests on", html.P(plain(say.footing(c, "·"))), c.notes)
 
 

@@ -1,4 +1,4 @@
-"""The verdict, what it rests on, how it came about, and the pictures that support it."""
+"""The tab of the diagnosis: the verdict, the causes with their evidence, the causal chain, and supporting pictures."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, Hypothesis
 
 MOST = 5
-"""Causes that are shown with their evidence; the first is open."""
+"""Causes that are shown with their evidence at most; the first is open."""
 UNJUDGED = 12
+"""Unjudged questions that are shown at most."""
 
 
 def verdict(scene: Scene) -> Drawing:
-    """The answer in one sentence, with the layer and the step it leads to."""
+    """Return verdict, summary and symptoms, with links to the selected layer and step."""
     said = scene.diagnosis
     told = said.summary.lower()
     symptoms = [html.Li(plain(s)) for s in said.symptoms if s.lower() not in told]
@@ -41,7 +42,7 @@ def verdict(scene: Scene) -> Drawing:
 
 
 def _where(scene: Scene) -> Any:
-    """The layer and the step that the pictures show."""
+    """Return a sentence with links to the layer and the step that the pictures show; None if there are none."""
     if scene.layer is None and scene.step is None:
         return None
     own = scene.state.layer is None and scene.state.step is None
@@ -55,7 +56,7 @@ def _where(scene: Scene) -> Any:
 
 
 def causes(scene: Scene) -> Drawing:
-    """The ranked causes, each with what speaks for and against it and what to do."""
+    """Return the ranked causes, each with the evidence for and against it, and the fix."""
     found = scene.diagnosis.hypotheses
     if not found:
         why = (
@@ -99,12 +100,12 @@ def _cause(scene: Scene, cause: Hypothesis, at: int) -> html.Details:
 
 
 def chain(scene: Scene) -> Drawing:
-    """Return how it came about, as a graph."""
+    """Draw the causal chain as a graph."""
     return connected(scene, "chain", "How it came about")
 
 
 def loss(scene: Scene) -> Drawing:
-    """The loss with the events."""
+    """Draw the loss with the events."""
     return drawn(scene, "loss")
 
 
@@ -121,13 +122,15 @@ SUPPORT: tuple[tuple[str, str, dict[str, str]], ...] = (
 
 
 def support(scene: Scene) -> Drawing:
-    """The picture of what the first cause explains; gradients of all layers where that says nothing."""
+    """Draw the view for the first event of a layer; gradients of all layers if there is none."""
     name, choice = supporting(scene.diagnosis)
     return drawn(scene, name, **choice)
 
 
 def supporting(diagnosis: Diagnosis) -> tuple[str, dict[str, str]]:
-    """Return the view and the choice that show the event by which a layer was hit first."""
+    """Return name and choice of the view that shows the first event of a layer; gradients of all layers if there is
+    none.
+    """
     hit = sorted((e for e in diagnosis.events if e.layer is not None), key=lambda e: e.first_step)
     for event in hit:
         for word, name, choice in SUPPORT:
@@ -137,7 +140,7 @@ def supporting(diagnosis: Diagnosis) -> tuple[str, dict[str, str]]:
 
 
 def facts(scene: Scene) -> Drawing:
-    """Return what ran, and what could not be judged."""
+    """Return the facts of the run, and the questions that could not be judged."""
     said = scene.diagnosis
     body: list[Any] = [html.P(plain(facts_line(said.run, " · ")))]
     if said.unjudged:

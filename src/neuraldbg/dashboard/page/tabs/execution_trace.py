@@ -1,4 +1,4 @@
-"""What the program did: time a step, its scalars, the layers in the order of their calls, and how data flows."""
+"""The tab of the execution trace: time per step, scalars, layers in the order of their calls, and the data flow."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Layer
 
 MOST = 120
-"""Rows of the table of layers."""
+"""Rows of the table of layers at most."""
 NODES = 24
-"""Nodes of the data flow: of more layers, containers are shown."""
+"""Nodes of the data flow at most: of more layers, containers are shown."""
 SETTINGS = 4
-"""Numbers of a layer's construction that are shown."""
+"""Constructor arguments of a layer that are shown at most."""
 
 
 def trace(scene: Scene) -> Drawing:
-    """Time a step."""
+    """Draw the time per step."""
     return drawn(scene, "trace")
 
 
 def scalars(scene: Scene) -> Drawing:
-    """One scalar of the program over time, of those that were measured."""
+    """Draw one of the measured scalars over time."""
     measured = [name for name in SCALARS if name in scene.run.history.scalars]
     if not measured:
         return Drawing(
@@ -43,12 +43,12 @@ def scalars(scene: Scene) -> Drawing:
 
 
 def dataflow(scene: Scene) -> Drawing:
-    """Return how data flows between layers, with their health."""
+    """Draw the data flow between layers, with their health."""
     return connected(scene, "dataflow", "Data flow and health of the layers", rows=NODES)
 
 
 def layers(scene: Scene) -> Drawing:
-    """The layers in the order of their first call, with what the record knows of their shapes."""
+    """Return the table of layers in the order of their first call, with numbers of parameters and outputs."""
     every = scene.run.layout.layers
     if not every:
         return Drawing(
@@ -87,7 +87,7 @@ def _row(scene: Scene, layer: Layer, sizes: Sequence[float], at: int) -> list[An
 
 
 def _sizes(scene: Scene) -> Sequence[float]:
-    """Elements of the tensor of each site, as it was read last."""
+    """Return the number of elements of the tensor of each site at its last reading."""
     history = scene.run.history
     read = history.read.nonzero()[0]
     if not len(read):
@@ -102,7 +102,7 @@ def _elements(sizes: Sequence[float], rows: tuple[int, ...]) -> str:
 
 
 def profile(scene: Scene) -> Drawing:
-    """Time of each layer."""
+    """Return the sentence that this version does not record the time of layers."""
     del scene
     return Drawing(
         "Time of each layer",

@@ -1,4 +1,4 @@
-"""Gradients: of every layer over time, across depth at one step, against the weights, and their values in one layer."""
+"""The tab of gradients: every layer over time, all layers at one step, updates against weights, one layer's values."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ def _kind(scene: Scene) -> str:
 
 
 def heatmap(scene: Scene) -> Drawing:
-    """All layers over time."""
+    """Draw a statistic of all layers' gradients over time."""
     kind, stat = _kind(scene), scene.state.stat if scene.state.stat in dict(STATS) else "norm"
     controls = [choices(scene, "gradient", "kind", KINDS, kind), choices(scene, "statistic", "stat", STATS, stat)]
     return drawn(scene, "heatmap", controls, kind=kind, stat=stat)
 
 
 def flow(scene: Scene) -> Drawing:
-    """Across depth at the step that is looked at."""
+    """Draw the gradients over depth at the selected step."""
     return drawn(scene, "flow", step=scene.step)
 
 
 def updates(scene: Scene) -> Drawing:
-    """Return how far a step moves the weights."""
+    """Draw the size of updates relative to the weights."""
     return drawn(scene, "updates")
 
 
 def distribution(scene: Scene) -> Drawing:
-    """The values of one layer's gradient."""
+    """Draw the distribution of one layer's gradient."""
     return drawn(scene, "distribution", kind=_kind(scene), layer=scene.layer)
 
 

@@ -1,4 +1,4 @@
-"""Memory: what the tensors that were read take, layer by layer, and the place of what profiling will measure."""
+"""The tab of memory: the bytes of the tensors that were read, by layer. (The allocator is not measured yet.)"""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def layers(scene: Scene) -> Drawing:
-    """Bytes of each layer's tensors."""
+    """Draw the bytes of each layer's tensors."""
     return drawn(scene, "memory", step=scene.step)
 
 
 def profile(scene: Scene) -> Drawing:
-    """Return what an allocator would tell."""
+    """Return the sentence that this version does not measure the allocator."""
     del scene
     return Drawing(
         "Memory over time",

@@ -1,4 +1,4 @@
-"""The runs that the dashboard was opened on; a click opens one, or compares it with the one that is open."""
+"""The tab of runs: all runs of the dashboard; a click opens one, or compares it with the one that is open."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from neuraldbg.dashboard.page.context import Scene
 
 MOST = 300
-"""Rows of the table."""
+"""Rows of the table at most."""
 
 
 def runs(scene: Scene) -> Drawing:
-    """All runs, newest first, the ranks of a run as runs of their own."""
+    """Return the table of runs, newest first; each rank of a run is a run of its own."""
     heads = ("run", "verdict", "how it stands", "steps", "started", "script", "beside")
     rows = [_row_of(scene, entry) for entry in scene.entries[:MOST]]
     more = len(scene.entries) - MOST
@@ -28,10 +28,10 @@ def runs(scene: Scene) -> Drawing:
 
 
 def _row_of(scene: Scene, entry: Entry) -> list[Any]:
-    """Return the row of a run; what is wrong with one run hides no other."""
+    """Return the row of a run; an error with one run does not hide the others."""
     try:
         return _row(scene, entry)
-    except Exception as error:  # noqa: BLE001 (of a strange entry; it is said in its row)
+    except Exception as error:  # noqa: BLE001 (of a strange entry; the row shows the error)
         said = f"internal error: this row could not be written ({type(error).__name__}: {error})"
         return [plain(str(entry.label)), "", plain(said), "", "", "", ""]
 
