@@ -36,17 +36,18 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Layer
 
 REST = 0.35
-"""Share of the loss of guessing above which the loss has come to rest too high."""
+"""Share of the loss of a constant guess above which the loss has settled too high."""
 CLASSES = 4
-"""Classes from which a layer can be too narrow for them."""
+"""Number of classes from which a layer can be too narrow for them."""
 NUMBERS = 16
-"""Numbers of a target from which one unit cannot carry them."""
+"""Number of values of a target from which one unit is too few."""
 STEPS = 60
-"""Steps before it can be said that it rests."""
+"""Least number of steps after which a loss can have settled."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the narrowest layer that everything passes."""
+    """Weigh the narrowest layer through which all data flows, for a loss that settled too high."""
+    # A narrow layer alone is no fault: the loss must have settled far above zero.
     asked, enough = _asked(case)
     guess = guessing_loss(case)
     if not asked or not guess > 0 or len(case.loss) < STEPS or case.trouble.broke:
@@ -103,7 +104,7 @@ def _width(layer: Layer) -> float:
 
 
 def _all_pass(case: Case, path: str) -> bool:
-    """Return True if no path leads from a first layer to the loss around this one, and something follows it."""
+    """Return True if every path from a first layer to the loss passes a layer, and another layer follows it."""
     edges = [edge for edge in case.layout.edges if edge.source != edge.target]
     targets = {edge.target for edge in edges}
     if not any(edge.source == path and edge.target != "loss" for edge in edges):

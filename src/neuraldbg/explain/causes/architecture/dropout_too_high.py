@@ -35,16 +35,17 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 HIGH = 0.7
-"""Srivastava et al. 2014 find 0.4 to 0.8 of hidden units kept to be best; torch's default drops 0.5."""
+"""Probability from which dropout is high: Srivastava et al. 2014 find 0.4 to 0.8 of hidden units kept to be best, and
+torch's default drops 0.5."""
 ALL = 0.999
 TIMES = 3.0
-"""Loss in training over that of evaluation, from which the dropout makes most of it."""
+"""Ratio of the training loss to the evaluation loss, from which dropout causes most of the training loss."""
 POOR = 0.5
-"""Share of the loss of guessing above which little was learnt."""
+"""Share of the loss of a constant guess above which little was learnt."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the highest dropout that was at work."""
+    """Weigh the highest active dropout."""
     high = {path: p for path, p in dropout_rates(case).items() if p >= HIGH}
     if not high:
         return None
