@@ -57,6 +57,7 @@ def judge(case: Case) -> Finding | None:
     narrow = [layer for layer in case.ordered if 0 < _width(layer) < enough and _all_pass(case, layer.path)]
     if not narrow:
         return None
+    # The narrowest layer limits all others; the loss that settled is part of the condition, so it is weak evidence.
     layer = min(narrow, key=_width)
     width = int(_width(layer))
     units = f"{width} unit{'s' * (width > 1)}"
@@ -82,10 +83,10 @@ def judge(case: Case) -> Finding | None:
 
 
 def _asked(case: Case) -> tuple[str, float]:
-    """Return what the outputs must tell apart, and the units below which a layer is too narrow for it.
+    """Return the task of the outputs in words, and the number of units below which a layer is too narrow for it.
 
-    Of classes it is what would number them in bits. A code of two units for an image may be meant, for a picture of
-    the codes; a code of one is not.
+    For C classes it is log2(C), the bits that number them. A code of two units for an image may be intended, for a plot
+    of the codes; a code of one unit is not.
     """
     for term in case.terms:
         columns = term.classes
@@ -110,7 +111,7 @@ def _all_pass(case: Case, path: str) -> bool:
     if not any(edge.source == path and edge.target != "loss" for edge in edges):
         return False
     front = [e.source for e in edges if e.source not in targets and e.source != path]
-    if not front:  # it is the first itself, beside no other
+    if not front:  # the layer is the only first one
         return path not in targets
     reached = set(front)
     while front:

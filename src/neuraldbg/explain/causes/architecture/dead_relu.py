@@ -115,7 +115,6 @@ def _weigh_death(case: Case, weigh: Weighing, worst: Dying) -> None:
 
 def _layers(case: Case) -> list[Dying]:
     """Return the share of dead units of each ReLU layer, at the first and over the last recorded steps."""
-
     found = []
     for row in case.layout.rows("activation"):
         path = case.layout.sites[row].module

@@ -51,11 +51,13 @@ def judge(case: Case) -> Finding | None:
         return None
     worst = max(high, key=lambda path: (high[path], -case.depth(path)))
     p = high[worst]
+    # Dropout of everything is proof; below that the evidence grows with the probability.
     weigh = Weighing()
     if p >= ALL:
         weigh.speaks(f"{_named(case, worst)} drops every value, so nothing behind it sees the input", 6.5, p, HIGH)
     else:
         weigh.speaks(f"{_named(case, worst)} drops {percent(p)} of the values", 1.2 + 6.0 * (p - HIGH), p, HIGH)
+    # Layers of dropout after each other multiply.
     kept = math.prod(1 - p for p in high.values())
     if len(high) > 1 and p < ALL:
         weigh.speaks(f"{len(high)} such layers leave {percent(kept)} of the paths", 0.7, kept, 1 - HIGH)

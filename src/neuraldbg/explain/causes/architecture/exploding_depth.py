@@ -70,7 +70,7 @@ def judge(case: Case) -> Finding | None:
         weigh.against("the initial weights have the wrong scale, which alone does this", 3.0)
     # Growth at the first step is built into the model; a later one may be a consequence of large updates.
     built_in = weigh.items[0].statement.startswith(("in the first step", "at first"))
-    if case.early_update_ratio > 0.1 and not built_in:  # else large updates are what the large gradients do
+    if case.early_update_ratio > 0.1 and not built_in:  # else the large gradients cause the large updates
         weigh.against(f"updates were too large at once: {moved(case.early_update_ratio)}", 1.5,
                       case.early_update_ratio, 0.1)  # fmt: skip
     _weigh_others(case, weigh, built_in=built_in)

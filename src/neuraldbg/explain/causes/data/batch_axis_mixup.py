@@ -69,7 +69,7 @@ def _weigh(case: Case, value: BatchMixing) -> Finding | None:
     met = value.place
     if met is not None and met.at == "output" and met.type in RECURRENT:
         return _recurrent(case, weigh, met)
-    # A softmax over many samples changes each of the others a little, some by less than what counts.
+    # A softmax over many samples changes each of the others a little, some by less than the threshold.
     wide = value.pattern == "all" or (value.pattern == "some" and "softmax" in (ops[0].op if ops else ""))
     if ops and wide and (value.dims > TABLE or value.steady):
         return _operation(case, weigh, ops[0])

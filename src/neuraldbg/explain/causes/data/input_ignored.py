@@ -74,7 +74,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def _one_of_several(case: Case) -> Finding | None:
-    """Weigh an argument of the model that has no effect, beside others that have one."""
+    """Weigh an argument of the model that has no effect, while others have one."""
     found = agreed(case, InputIgnored, lambda one: one.leaves)
     if found is None:
         return None

@@ -63,7 +63,7 @@ def _ones(low: float | None, high: float | None) -> bool:
 
 
 def _weigh(case: Case, term: LossTerm) -> Finding | None:
-    # The sums of a row's values and exponentials tell log-probabilities, probabilities and scores apart.
+    # The sums of a row's values and exponentials distinguish log-probabilities, probabilities and scores.
     masses = [t.mass for t in targets.alike(case, term) if t.mass is not None and _finite(t.mass)]
     weigh, kind, what = Weighing(), term.kind, ""
     if not masses:
