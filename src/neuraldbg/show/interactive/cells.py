@@ -30,15 +30,15 @@ LEAST, LARGEST = 1e-37, 1e38
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of a view with a column for every gap between them."""
+    """The columns of a view, with a column for every gap between them."""
 
     edges: Floats
-    """Shape (C + 1,): a step is as wide as 1, and stands in its middle."""
+    """Borders of the columns, shape (C + 1,); a step has a width of 1, with its number in the middle."""
     which: Ints
-    """Shape (C,): the column of the view, -1 for a gap."""
+    """Column of the view, shape (C,); -1 for a gap."""
     first: Ints
     last: Ints
-    """Shape (C,): the steps that were read, or of the gap."""
+    """First and last step that were read, or of the gap, shape (C,) each."""
 
     def spread(self, values: Floats, gap: float = np.nan) -> Floats:
         """Return values of shape (R, columns of the view) as (R, C)."""
@@ -60,9 +60,9 @@ def columns_of(steps: Ints, width: Ints) -> Columns:
 
 
 def coloured(values: Floats, scale: Scale) -> tuple[Floats, dict[str, Any]]:
-    """Return the numbers that colours stand for, powers of ten on a log scale, with the bar that explains them.
+    """Return the numbers of the colours, powers of ten on a log scale, with the colour bar.
 
-    What is 0 or less has the least colour of a log scale.
+    Values of 0 or less have the lowest colour of a log scale.
     """
     title = {"text": axis_title(scale), "side": "right"}
     bar: dict[str, Any] = {"title": title, "thickness": 14, "outlinewidth": 0}

@@ -1,4 +1,4 @@
-"""What figures have in common: title, notes, ground, the moment of failure, and the lane of events below the data."""
+"""Common parts of figures: title, notes, background, the moment of failure, and the lane of events below the data."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def with_notes(title: str, view: View, theme: Theme) -> str:
 
 
 def say_empty(figure: go.Figure, view: View, theme: Theme) -> go.Figure:
-    """Write into an empty figure why it is."""
+    """Write into an empty figure the reason that it is empty."""
     words = "<br>".join(safe(line) for line in textwrap.wrap(view.empty, 60))
     figure.add_annotation(
         text=words, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False, font={"color": theme.muted, "size": 14}

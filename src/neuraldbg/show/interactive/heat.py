@@ -80,7 +80,7 @@ def _told(view: Heat) -> str:
 
 
 def _cross_out(made: go.Figure, columns: Columns, rows: list[str], bad: Bools, theme: Theme) -> None:
-    """Mark where each stretch of a row begins, so that it is told from others without colour too.
+    """Mark the first cell of each stretch of a row, so that it is distinguished without colour, too.
 
     The text that plotly can write into cells costs it 25 s for a map of 120 x 240.
     """

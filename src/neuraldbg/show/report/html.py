@@ -29,7 +29,7 @@ LAST_PARTS = (("run", "The run"), ("limits", "How far this can be trusted"), ("w
 
 @dataclass(frozen=True)
 class Shown:
-    """A picture on the page."""
+    """One picture on the page, as SVG with its texts."""
 
     title: str
     why: str
@@ -59,7 +59,7 @@ def html(content: Content) -> str:
         except Exception as error:
             if "NEURALDBG_STRICT" in os.environ:
                 raise
-            # One picture that cannot be drawn must not take the report with it.
+            # One picture that cannot be drawn must not fail the report.
             svg, narrow = Markup("<p>This picture could not be drawn ({}).</p>").format(error), ""
         return Shown(one.title, one.why, view.notes, f"{one.title}. {described(view)}", reading(view), svg, narrow)
 

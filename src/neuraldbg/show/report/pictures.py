@@ -1,7 +1,7 @@
-"""Which pictures a report shows, and in which order: first those that the diagnosis rests on, then the others.
+"""The pictures of a report in order: first those that support the diagnosis, then the others.
 
-What enters is a run and its diagnosis, what leaves are computed views with the reason why each is there. A cause is
-supported by the pictures of its category and of those events of the run that it explains.
+A run and its diagnosis enter; computed views leave, each with the reason for it. A cause is supported by the pictures
+of its category and of those events of the run that it explains.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DEFAULT = Choice()
 
 @dataclass(frozen=True)
 class Wanted:
-    """A view and what it is to show."""
+    """A view by name, with the choice of what it shows."""
 
     view: str
     choice: Choice = DEFAULT
@@ -37,12 +37,12 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Picture:
-    """A view that was computed, and why it is shown."""
+    """A computed view, with the reason for showing it."""
 
     title: str
     view: View
     why: str = ""
-    """What of the diagnosis it shows, "" where it is there for completeness."""
+    """Part of the diagnosis that the picture shows; "" if it is there for completeness."""
 
 
 LOSS, FLOW, UNITS, UPDATES = (Wanted(name) for name in ("loss", "flow", "units", "updates"))

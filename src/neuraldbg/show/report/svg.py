@@ -1,4 +1,4 @@
-"""View -> SVG that stands in an HTML page, drawn once for light, dark and paper.
+"""A view as SVG in an HTML page, drawn once for light, dark and paper.
 
 The picture is drawn in the light theme with a colour of its own for each meaning; in its SVG each of these becomes a
 CSS variable, which the page sets for either ground. Nothing in it depends on when or where it was drawn. Needs the
@@ -42,7 +42,7 @@ def _variables(theme: Theme) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _apart(theme: Theme) -> tuple[Theme, dict[str, str]]:
-    """Return the theme with every colour told apart from all others, by a shade that nobody sees, and their names."""
+    """Return the theme with all colours made different by an invisible shade, and the name of each colour."""
     names: dict[str, str] = {}
     changed: dict[str, Any] = {}
     for field, variables in _variables(theme):

@@ -1,4 +1,4 @@
-"""What all panels have in common: scales that fit the values, axes in the theme's colours, legends beside the data."""
+"""Common parts of all panels: scales that fit the values, axes in the theme's colours, legends beside the data."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def plainly(value: float, _: object = None) -> str:
 def legend(
     axes: Axes, theme: Theme, handles: Sequence[Artist] = (), *, below: bool = False, drop_pt: float = 34
 ) -> None:
-    """Put the legend beside the data: to the right, or below in a narrow picture and where it is asked for.
+    """Put the legend beside the data: to the right, or below in a narrow picture or on demand.
 
     ``drop_pt`` is how far below the data: ticks and the label of the axis lie between.
     """

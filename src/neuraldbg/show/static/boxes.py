@@ -1,4 +1,4 @@
-"""Where the nodes of a graph stand on the page and how large their boxes may be, in inches: none upon another."""
+"""The positions of the nodes of a graph on the page and the size of their boxes, in inches, without overlap."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Boxes:
     width: float
     height: float
     lines: int
-    """Of text in each box."""
+    """Number of lines of text in each box."""
     centres: dict[str, tuple[float, float]]
-    """By the node's id, from the top left."""
+    """Centre of each box by the node's id, in inches from the top left."""
 
     dot_pt: float = 0.0
-    """The size of dots, where there is no room for boxes."""
+    """Size of dots in points, if there is no room for boxes."""
 
     @property
     def dots(self) -> bool:

@@ -27,7 +27,7 @@ SHARE = 0.3
 
 
 def fitting_height(rows: int, each_in: float, most_in: float) -> float:
-    """Return the height of a picture whose rows are easily told apart, as far as a page allows."""
+    """Return the height of a picture whose rows are easy to distinguish, as far as a page allows."""
     return min(max(AROUND_IN + each_in * rows, 3.6), most_in)
 
 

@@ -1,4 +1,4 @@
-"""How the values of one site spread over time: histograms where the run has them, else the band of their moments."""
+"""The distribution of the values of one site over time: histograms if the run has them, else a band of moments."""
 
 from __future__ import annotations
 

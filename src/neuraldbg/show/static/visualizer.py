@@ -1,4 +1,4 @@
-"""Pictures of numbers that a person gives, from any framework: what enters are arrays, what leaves are files.
+"""Pictures of numbers that a person gives, from any framework: arrays enter, files leave.
 
     plots = DebugVisualizer(VisualizationConfig(output_directory="plots"))
     plots.plot_tensor_distribution("weights", model.fc1.weight)
@@ -50,16 +50,16 @@ LONGEST = 80
 
 @dataclass(frozen=True)
 class VisualizationConfig:
-    """Where pictures go and how they look. ConfigError for what they cannot be."""
+    """The output directory, formats and look of pictures; invalid values raise ConfigError."""
 
     output_directory: str | os.PathLike[str] = "neuraldbg-plots"
-    """Created with the first picture."""
+    """Folder for the pictures, created with the first one."""
     formats: tuple[str, ...] = ("png",)
-    """One file each: ``png``, ``svg``, ``pdf``."""
+    """Formats of the files, one file each: ``png``, ``svg``, ``pdf``."""
     theme: str = "light"
     """``light`` or ``dark``."""
     size_in: tuple[float, float] | None = None
-    """Width and height in inches, None for what suits the picture."""
+    """Width and height in inches; None for a size that fits the picture."""
 
     def __post_init__(self) -> None:
         known = [suffix[1:] for suffix in FORMATS]

@@ -1,4 +1,4 @@
-"""The terminal face of a comparison: the verdict and where the runs part first, then what else is different."""
+"""The terminal face of a comparison: the verdict and the first difference, then all other differences."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
 
 
 class _Writer(Writer):
-    """Turns the parts of a comparison into renderables."""
+    """The writer that turns the parts of a comparison into renderables."""
 
     def all(self, c: Comparison) -> Iterator[RenderableType]:
         """Give every part in reading order; parts without content are left out."""

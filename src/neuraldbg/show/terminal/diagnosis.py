@@ -1,7 +1,7 @@
 """The terminal face: a diagnosis as text that is read in ten seconds.
 
-The verdict and the one sentence come first, then the likely causes with what speaks for and against each and the fix,
-then the chain of events. Works at any width from 40 columns, without colour, and in ASCII.
+The verdict and the summary come first, then the likely causes with evidence for and against each and the remedy, then
+the causal chain. Works at any width from 40 columns, without colour, and in ASCII.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, Hypothesis
 
 FULL = 3
-"""Causes that get a block of their own."""
+"""Number of causes that have a block."""
 BRIEF, FOR, AGAINST, SYMPTOMS, UNJUDGED, EQUIVALENT = 4, 4, 3, 4, 4, 4
-"""How many of each are shown before the list is cut."""
+"""Largest numbers of items of each kind that are shown."""
 
 
 def render(diagnosis: Diagnosis, width: int | None = None) -> RenderableType:
@@ -43,7 +43,7 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
 
 
 class _Writer(Writer):
-    """Turns the parts of a diagnosis into renderables."""
+    """The writer that turns the parts of a diagnosis into renderables."""
 
     def all(self, diagnosis: Diagnosis) -> Iterator[RenderableType]:
         """Give every part in reading order; parts without content are left out."""

@@ -1,4 +1,4 @@
-"""A view as text: what enters is any form and a width, what leaves is lines that fit it.
+"""A view as text: any form and a width enter, lines that fit the width leave.
 
 Meaning is in characters, colour only repeats it; ``marks`` chooses Unicode or ASCII. The title comes first, then the
 form, then what its signs mean and the notes.

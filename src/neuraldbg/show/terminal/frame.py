@@ -1,4 +1,4 @@
-"""What stands around a drawing: names cut to columns, the axis of steps, the lane of marks, and what the signs mean.
+"""The parts around a drawing: names cut to columns, the axis of steps, the lane of marks, and the legend of signs.
 
 Widths are counted in cells of the terminal, of which a Chinese character takes two.
 """

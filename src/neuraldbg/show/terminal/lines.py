@@ -46,7 +46,7 @@ TICK_WIDTH = 8
 
 @dataclass(frozen=True)
 class Pen:
-    """How a line is drawn."""
+    """A line with the letter and style in which it is drawn."""
 
     line: Line
     letter: str
@@ -105,7 +105,7 @@ def beside(rows: Sequence[Text], up: Axis, scale: Scale, marks: Marks, width: in
 
 
 class _Columns:
-    """Where a step is among the cells of a line."""
+    """The mapping from steps to the cells of a line."""
 
     def __init__(self, across: Axis, cells: int) -> None:
         self._across, self._cells = across, cells
@@ -137,7 +137,7 @@ def _parts(line: Line) -> list[Floats]:
 
 
 def _names(pens: Sequence[Pen], view: Lines, width: int, marks: Marks) -> list[Text]:
-    """Return what each letter stands for, with the range and the last value, a line each."""
+    """Return the legend: the name of each letter, with the range and the last value, a line each."""
     found = []
     for pen in pens:
         if pen.named:
@@ -168,7 +168,7 @@ def _told(line: Line, scale: Scale, marks: Marks) -> str:
 
 
 def _bad_lane(found: Sequence[Ints], x: _Columns, left: int, marks: Marks) -> list[Text]:
-    """A line that says when something was NaN or infinite."""
+    """Return a line that marks steps with NaN or infinite values."""
     cells = sorted({x.at(step) for steps in found for step in np.unique(steps).tolist()})
     if not cells:
         return []

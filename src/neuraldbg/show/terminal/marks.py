@@ -15,11 +15,11 @@ VERDICT_STYLE = {
 
 @dataclass(frozen=True)
 class Marks:
-    """One set of signs."""
+    """One set of signs for the terminal, Unicode or ASCII."""
 
     verdict: dict[str, str]
     role: dict[str, str]
-    """Of the nodes of the causal chain."""
+    """Sign of each role of a node of the causal chain."""
     line: str
     """Between two nodes that follow from each other."""
     gap: str
@@ -31,9 +31,9 @@ class Marks:
     sigil: str
     """Before a list item."""
     encoding: str
-    """What names are written in."""
+    """Encoding of names."""
     cut: str
-    """Where a name was cut."""
+    """Sign at the end of a name that was cut."""
     levels: str
     """From the least to the largest value, each with more ink than the one before."""
     unread: str
@@ -47,9 +47,9 @@ class Marks:
     stretch: str
     """A mark that lasts."""
     dots: bool
-    """Whether a cell can show 2 x 4 dots (Braille); else it shows the letter of its line."""
+    """True if a cell can show 2 x 4 dots (Braille); else it shows the letter of its line."""
     fills: str
-    """Of the groups of bars, in turn."""
+    """Signs of the groups of bars, in turn."""
     edge: str
     corner: str
     tick: str

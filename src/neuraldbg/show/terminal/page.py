@@ -1,4 +1,4 @@
-"""What every page of text in the terminal is made of: its width, its headings, its lists, and safe words.
+"""Common parts of every page of text in the terminal: width, headings, lists, and safe words.
 
 A page waits for the console, which knows the width and the encoding, and then asks a writer for its parts.
 """
@@ -31,7 +31,7 @@ LEAST = 40
 
 @dataclass(frozen=True)
 class Writer:
-    """Turns words into renderables with one set of signs and one encoding."""
+    """The writer that turns words into renderables, with one set of signs and one encoding."""
 
     marks: Marks
     encoding: str

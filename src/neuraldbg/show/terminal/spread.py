@@ -1,4 +1,4 @@
-"""How values are distributed over time, as text: the histograms as a heat map, or else extremes and mean as curves."""
+"""The distribution of values over time, as text: histograms as a heat map, or else extremes and mean as curves."""
 
 from __future__ import annotations
 
