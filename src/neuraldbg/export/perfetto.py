@@ -6,7 +6,7 @@ with a counter for each site and statistic (``rms`` if no statistic is selected)
 
 A counter cannot show NaN: a non-finite value is an instant. A row for several steps is a slice with a separate name
 over all of them, and its numbers are counters with separate names. Of such a row only the end of its first step is
-recorded: the rows around it, or the mean duration, give begin and end of the slice.
+recorded: the rows around it, or the mean duration, give start and end of the slice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The begin and end of steps, in seconds since the run began."""
+"""The start and end of steps, in seconds since the run began."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def spans(history: History, rows: npt.NDArray[np.intp]) -> tuple[Floats, Floats]:
-    """Return begin and end of rows that are in the order of time; the spans of one optimizer do not overlap.
+    """Return start and end of rows that are in the order of time; the spans of one optimizer do not overlap.
 
     A single step lasts from the end of the step before, of any optimizer, to its own end: both are recorded. Of a row
     for several steps, the end of the first and the mean duration are recorded.

@@ -96,7 +96,7 @@ def in_numbers(values: Floats, columns: Columns) -> npt.NDArray[np.floating[Any]
 
 
 def places(layers: Sequence[str], columns: Columns) -> Any:
-    """Return what a click on each cell says: layer and first step."""
+    """Return the data of a click on each cell: layer and first step."""
     found = np.empty((len(layers), len(columns.first), 2), object)
     found[:, :, 0] = np.array([*layers, ""], object)[:-1, None]  # never read as an array of fixed length
     found[:, :, 1] = columns.first.tolist()
@@ -104,14 +104,14 @@ def places(layers: Sequence[str], columns: Columns) -> Any:
 
 
 def with_steps(told: Any, columns: Columns) -> Any:
-    """Return what the pointer shows of each cell: its value in words and its steps."""
+    """Return the text of the pointer for each cell: its value in words and its steps."""
     ends = zip(columns.first.tolist(), columns.last.tolist(), strict=True)
     steps = [f"<br>step {a:,}" if a == b else f"<br>steps {a:,} to {b:,}" for a, b in ends]
     return np.char.add(told, np.array(steps, str))
 
 
 def cell_map(columns: Columns, rows: Any, z: Floats, bar: dict[str, Any], theme: Theme, **more: Any) -> go.Heatmap:
-    """Return the trace of a map; what is NaN shows the ground and still answers the pointer."""
+    """Return the trace of a map; NaN cells show the background and still answer the pointer."""
     finite = z[np.isfinite(z)]
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
     return graph_objects().Heatmap(

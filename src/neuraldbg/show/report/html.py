@@ -91,12 +91,12 @@ def html(content: Content) -> str:
 
 
 def _clean(value: Any) -> Any:
-    """Words of the run without control characters; code keeps its lines. Jinja escapes what is no markup."""
+    """Return words of the run without control characters; code keeps its lines. Jinja escapes everything but markup."""
     return plain(value, keep="\n") if type(value) is str else value
 
 
 def _style() -> str:
-    """The style sheet with the colours of both themes, which the pictures share."""
+    """Return the style sheet with the colours of both themes, which the pictures share."""
     sheet = files("neuraldbg.show.report").joinpath("report.css").read_text(encoding="utf-8")
     light, dark = (_block(THEMES[name]) for name in ("light", "dark"))
     return f":root {{ {light} }}\n@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n{sheet}"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from neuraldbg.show.forms import View
 
 LEADING = 5
-"""Pictures that stand open at the front; what else supports a cause comes first among the others."""
+"""Number of leading pictures, shown open; other pictures that support a cause come first among the rest."""
 NAMED = 3
 """Layers named in the reason for a picture."""
 DEFAULT = Choice()
@@ -85,7 +85,7 @@ BY_CATEGORY: dict[str, dict[Wanted, str]] = {
     "precision": {UNDERFLOW: "gradients too small for half precision"},
 }
 CALM = (LOSS, GRADIENTS)
-"""At the front where no cause has pictures of its own."""
+"""Leading pictures if no cause has any."""
 OTHERS = (LOSS, GRADIENTS, ACTIVATIONS, FLOW, UPDATES, UNITS)
 """Then every registered view as it shows itself, but for the chain, which has a place of its own."""
 CHAIN = "chain"
@@ -130,7 +130,7 @@ def _known() -> tuple[str, ...]:
 
 
 def _of_causes(diagnosis: Diagnosis) -> dict[Wanted, str]:
-    """Return what supports the credible causes, the likeliest cause's first, each with the words that say why."""
+    """Return the views that support the credible causes, those of the likeliest first, each with its reason."""
     found: dict[Wanted, list[str]] = {}
     for i, cause in enumerate(credible(diagnosis.hypotheses)):
         said = {wanted: [what] for wanted, what in BY_CATEGORY.get(cause.category, {}).items()}
@@ -144,7 +144,7 @@ def _of_causes(diagnosis: Diagnosis) -> dict[Wanted, str]:
 
 
 def _of_others(diagnosis: Diagnosis) -> dict[Wanted, str]:
-    """Return what shows the events that no cause explains."""
+    """Return the views of the events that no cause explains, each with its reason."""
     explained = {kind for hypothesis in diagnosis.hypotheses for kind in hypothesis.explains}
     found: dict[Wanted, list[str]] = {}
     for wanted, event in _of_events(event for event in diagnosis.events if event.kind not in explained):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Row = tuple[str, str]
 
 SETTINGS = ("lr", "momentum", "betas", "eps", "weight_decay", "nesterov", "amsgrad")
-"""Of a group of an optimizer, those that are there."""
+"""Settings of an optimizer's groups that are shown, if they exist."""
 SAME = 1e-6
 """Learning rates that differ by less than this share of the largest are one, but for rounding."""
 NAMES = 8

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from neuraldbg.show.forms import View
 
 WIDE_IN, NARROW_IN = 7.4, 4.4
-"""What a page on paper has between its margins, and what a phone has: in either the type keeps its size."""
+"""Widths in inches between the margins of a page, and of a phone: the type has the same size in both."""
 CELLS_DPI = 110
-"""Of what is not lines: the cells of a heat map."""
+"""Dots an inch of the cells of a heat map, which are no lines."""
 NS = re.compile(r"^\{.*\}")
 PAINTED = ("style", "fill", "stroke", "stop-color")
 COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
@@ -102,7 +102,7 @@ def _references(element: ET.Element) -> Iterator[str]:
 
 
 def _plain(element: ET.Element, ident: str, used: set[str]) -> None:
-    """Leave what HTML knows: names without their namespaces, ids that something refers to, variables for colours."""
+    """Reduce an element to plain HTML: names without namespaces, only ids with references, variables for colours."""
     element.tag = NS.sub("", str(element.tag))
     kept = {NS.sub("", name): value for name, value in element.attrib.items()}
     element.attrib.clear()

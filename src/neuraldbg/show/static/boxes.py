@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 TEXT_PT = 8.5
 LINE_IN = 1.3 * TEXT_PT / POINTS
 PAD_IN = 0.07
-"""Between the text and the border of its box."""
+"""Distance in inches between the text and the border of its box."""
 GAP_IN = (0.15, 0.17)
-"""At least between two boxes, across and down: an arrow must fit between them."""
+"""Least distance in inches between two boxes, across and down: an arrow must fit between them."""
 BESIDE_IN = 0.35
 """Left and right of all boxes, for arrows that pass others by."""
 LEAST_IN, MOST_IN = 0.75, 3.6
@@ -78,7 +78,7 @@ def place(nodes: Sequence[Node], wide: float, high: float) -> Boxes:
 
 
 def _spread(nodes: Sequence[Node]) -> dict[str, tuple[float, float]]:
-    """The places of nodes by id, stretched to the whole page: across around the middle, down from top to bottom."""
+    """Return the positions of nodes by id, stretched to the whole page: across around the middle, down from the top."""
     far = max((abs(node.x - 0.5) for node in nodes), default=0.0) or 0.5
     top, bottom = (f((node.y for node in nodes), default=0.0) for f in (min, max))
     high = bottom - top

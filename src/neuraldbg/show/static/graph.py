@@ -128,7 +128,7 @@ def _boxes(axes: Axes, view: Graph, boxes: Boxes, theme: Theme) -> None:
 
 
 def _in_box(node: Node, role: Role, boxes: Boxes) -> str:
-    """The sign and the label; below it, where there is room, the detail that the label does not say."""
+    """Return the sign and the label and, if there is room, the detail that the label does not have."""
     room, bold = boxes.width - 2 * PAD_IN, node.role in URGENT[:2]
     label = fitted(f"{role.sign}\N{NO-BREAK SPACE}{node.label}", room, TEXT_PT, lines=boxes.lines, bold=bold)
     left = boxes.lines - 1 - label.count("\n")

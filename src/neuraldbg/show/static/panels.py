@@ -1,4 +1,4 @@
-"""The panels of the crash picture: the loss and every layer's curve, with what is wrong at their edges."""
+"""The panels of the crash picture: the loss and every layer's curve, with non-finite values marked at the edges."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class VisualizationConfig:
 class _Plot:
     view: View
     columns: Mapping[str, npt.NDArray[Any]]
-    """The numbers in the picture, by what they are."""
+    """The numbers in the picture, by name."""
     files: tuple[Path, ...] = field(default=())
 
 
@@ -228,7 +228,7 @@ def _over_steps(steps: Any, series: Mapping[str, Any]) -> tuple[Ints, dict[str, 
 
 
 def _table(columns: Mapping[str, list[Any]]) -> str:
-    """Columns as the text of a CSV file, with no name that a spreadsheet runs."""
+    """Return columns as the text of a CSV file, without a name that a spreadsheet would run as a formula."""
     lines = io.StringIO(newline="")
     rows = [columns, *zip(*columns.values(), strict=True)]
     csv.writer(lines).writerows([harmless(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
@@ -243,6 +243,6 @@ def _lost(values: Floats) -> tuple[str, ...]:
 
 
 def _file_name(plot: str) -> str:
-    """A name that every file system takes; one that had to be changed stays different from all others."""
+    """Return a name that every file system accepts; a changed name stays different from all others."""
     plain = re.sub(r"[^A-Za-z0-9_-]+", "_", plot)[:LONGEST]
     return plain if plain == plot else f"{plain}-{hashlib.sha256(plot.encode('utf-8', 'replace')).hexdigest()[:8]}"

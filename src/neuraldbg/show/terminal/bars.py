@@ -30,7 +30,7 @@ STYLES = ("blue", "yellow", "magenta", "cyan")
 
 
 def drawn(view: Bars, width: int, height: int | None, marks: Marks) -> list[Text]:
-    """Return the bars, top to bottom in data-flow order, and below them what limits and groups are."""
+    """Return the bars, top to bottom in data-flow order, and below them the legend of limits and groups."""
     below = _signs(view, width, marks)
     each = max(1, len(view.bars))
     room = len(view.layers) if height is None else max(1, (height - len(below)) // each)

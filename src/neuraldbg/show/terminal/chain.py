@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from neuraldbg.show.terminal.marks import Marks
 
 FIRST, LAST = 6, 3
-"""Nodes shown of a long chain: its beginning, where the cause is, and its end, what the user saw."""
+"""Numbers of nodes shown of a long chain: at its beginning, with the cause, and at its end, with the symptom."""
 STYLE = {"cause": "bold", "event": "", "symptom": "bold red"}
 
 

@@ -1,4 +1,4 @@
-"""Series over steps as text: curves of dots (of letters in ASCII), each named by a letter along its course."""
+"""Series over steps as text: curves of dots (of letters in ASCII), each with its letter at some points."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STYLES = ("blue", "green", "magenta", "cyan", "yellow", "bright_blue", "bright_g
 STRONG = "bold red"
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 TALLEST, LEAST = 20, 4
-"""Lines of the canvas where no height is asked for, and where too little is."""
+"""Height of the canvas in lines: the default, and the least."""
 POINTS_EACH = 8
 """Values of a line drawn in a column of cells: of more, the least and the largest of each stretch."""
 Y_TICKS_EVERY = 4
