@@ -1,4 +1,7 @@
-"""RunRecord, RunRecord -> Comparison: where two runs part first, and what else is different. Pure numpy, no torch."""
+"""The comparison of two runs: two RunRecords enter, a Comparison with the first and all other differences leaves.
+
+Pure numpy, no torch.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +43,9 @@ def compare(
 ) -> Comparison:
     """Compare two runs step by step and layer by layer.
 
-    ``judged`` are their diagnoses, so that verdicts and causes are compared as well. ``rtol`` and ``atol`` are as in
-    ``torch.testing.assert_close``, relative to the size of the tensor; by default they follow from the dtypes.
-    ConfigError for a tolerance that is none.
+    ``judged`` are the two diagnoses, so that verdicts and causes are compared as well. ``rtol`` and ``atol`` are as in
+    ``torch.testing.assert_close``, relative to the size of the tensor; by default they follow from the dtypes. An
+    invalid tolerance raises ConfigError.
     """
     runs = (one, other)
     matching = layers.match(one, other)
@@ -71,7 +74,7 @@ def compare(
 
 
 def _findings(runs: tuple[RunRecord, RunRecord], pairs: Sequence[SitePair], tol: Tolerance, *, whole: bool) -> Findings:
-    """Lay both histories over each other and measure how far apart sites and losses are."""
+    """Align both histories and measure the differences of sites and losses."""
     one, other = runs
     time = stretches(one.history, other.history, (one.history.read, other.history.read), whole=whole)
     measured = measure(runs, pairs, time, tol)
@@ -81,7 +84,7 @@ def _findings(runs: tuple[RunRecord, RunRecord], pairs: Sequence[SitePair], tol:
 
 
 def _compared(found: Findings, only: tuple[int, int]) -> Compared:
-    """Say what the comparison rests on."""
+    """Return the extent of the comparison."""
     one, other = found.runs
     time, measured = found.time, found.measured
     return Compared(
@@ -96,7 +99,7 @@ def _compared(found: Findings, only: tuple[int, int]) -> Compared:
 
 
 def _judge(comparison: Comparison, found: Findings, matching: Matching) -> Comparison:
-    """Add the verdict, where the runs part, what becomes of it, and the one sentence."""
+    """Add the verdict, the first difference with its trend, and the summary."""
     first, earliest = found.first(beyond=True), found.first(beyond=False)
     verdict = "diverged" if first else "close" if earliest else "identical"
     if not comparison.compared.sites and not found.losses:
@@ -115,8 +118,6 @@ def _judge(comparison: Comparison, found: Findings, matching: Matching) -> Compa
 
 
 def _read_in_full(run: RunRecord) -> bool:
-    """Return True if every step was read, so that a thinned row holds all of its steps; a record that
-    does not say was.
-    """
+    """Return True if every step was read, so that thinned rows have all of their steps, or if the record is silent."""
     cost = run.info.coverage.get("cost") or {}
     return not cost.get("light_steps")

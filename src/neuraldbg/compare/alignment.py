@@ -1,4 +1,4 @@
-"""Two histories -> the stretches of time over which both can be compared.
+"""The alignment of two histories: both enter, the stretches of time over which they can be compared leave.
 
 At full resolution a stretch is one step. Where older steps were thinned, by one run or by both and not alike, it is the
 smallest stretch that begins and ends with a row in both: over the same steps the extremes must be the same.
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Side:
-    """Which rows of one history form which stretch: those of stretch g are ``rows[starts[g]:starts[g + 1]]``."""
+    """The rows of one history by stretch: those of stretch g are ``rows[starts[g]:starts[g + 1]]``."""
 
     rows: npt.NDArray[np.intp]
     starts: npt.NDArray[np.intp]
 
     def gather(self, values: Floats, *, highest: bool) -> Floats:
-        """Put values of shape (T, ...) together to (G, ...) by their extremes, passing over NaN."""
+        """Reduce values of shape (T, ...) to (G, ...) by their extremes, ignoring NaN."""
         picked = values[self.rows]
         if len(self.starts) == len(self.rows):
             return picked
@@ -39,12 +39,12 @@ class Side:
 
 @dataclass(frozen=True)
 class Stretches:
-    """G stretches of time in order."""
+    """The G stretches of time over which two histories are compared, in order."""
 
     steps: Ints
-    """Shape (G,): the first step of each."""
+    """First step of each stretch, shape (G,)."""
     width: Ints
-    """Shape (G,)."""
+    """Number of steps of each stretch, shape (G,)."""
     one: Side
     other: Side
 
@@ -53,15 +53,15 @@ class Stretches:
 
     @property
     def thinned(self) -> int:
-        """Steps that are compared as parts of stretches."""
+        """Number of steps that are compared as parts of longer stretches."""
         return int(self.width[self.width > 1].sum())
 
 
 def stretches(one: History, other: History, keep: tuple[Bools, Bools], *, whole: bool) -> Stretches:
-    """Lay two histories side by side by the index of the step, each optimizer with its counterpart.
+    """Align two histories by the index of the step, each optimizer with its counterpart.
 
-    ``keep`` are the rows to consider, shape (T,) each. ``whole`` says that thinned rows hold every step of theirs:
-    without that they may be of other steps in the two runs, and only single steps are compared.
+    ``keep`` are the rows to consider, shape (T,) each. With ``whole`` thinned rows have all of their steps; without it
+    they may be of other steps in the two runs, and only single steps are compared.
     """
     parts = []
     for stream in np.intersect1d(np.unique(one.stream[keep[0]]), np.unique(other.stream[keep[1]])):
@@ -91,17 +91,17 @@ def stretches(one: History, other: History, keep: tuple[Bools, Bools], *, whole:
 
 @dataclass(frozen=True)
 class _Part:
-    """The stretches of one optimizer, in the order of time, and which rows of each history belong to which."""
+    """The stretches of one optimizer in the order of time, with the rows of each history that belong to them."""
 
     steps: Ints
     width: Ints
     rows: tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
     owner: tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
-    """For each of those rows the place of its stretch."""
+    """Index of the stretch of each row."""
 
 
 def _aligned(one: History, other: History, rows_one: npt.NDArray[np.intp], rows_other: npt.NDArray[np.intp]) -> _Part:
-    """Chain rows that overlap; a chain is kept where both sides begin, end and cover alike."""
+    """Chain rows that overlap. A chain is kept if both sides begin, end and cover the same steps."""
     begin = np.concatenate([one.steps[rows_one], other.steps[rows_other]])
     end = begin + np.concatenate([one.width[rows_one], other.width[rows_other]])
     second = np.arange(len(begin)) >= len(rows_one)

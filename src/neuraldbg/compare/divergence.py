@@ -1,4 +1,4 @@
-"""What was measured -> the first difference, in the order of time and, within a step, of data flow."""
+"""The first difference of two runs, in the order of time and, within a step, of data flow."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     Bools = npt.NDArray[np.bool_]
 
 NOISE = 0.1
-"""A gradient that is within the tolerance of its layer's size, and differs by more than this of its own, is noise."""
+"""Relative difference above which a gradient within the tolerance of its layer's size is rounding noise."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A first difference and what became of it."""
+    """A first difference of two runs, with its position and its trend."""
 
     difference: Difference
     trend: Trend | None
     key: tuple[int, Key]
-    """Step, and position within it."""
+    """Step, and position within the step."""
 
 
 @dataclass(frozen=True)
 class Findings:
-    """All that was compared of two runs."""
+    """The measured differences of two runs, from which the first one is found."""
 
     runs: tuple[RunRecord, RunRecord]
     pairs: Sequence[SitePair]
@@ -52,7 +52,7 @@ class Findings:
     losses: Sequence[ScalarPair]
 
     def first(self, *, beyond: bool) -> Found | None:
-        """Return the first difference beyond the tolerance, or of any size."""
+        """Return the first difference beyond the tolerance, or of any size; None if there is none."""
         candidates = [self._site(self.measured.beyond if beyond else self.measured.differs)]
         candidates += [self._loss(pair, pair.beyond if beyond else pair.differs) for pair in self.losses]
         return min((found for found in candidates if found is not None), key=lambda found: found.key, default=None)
@@ -83,9 +83,9 @@ class Findings:
         return Found(difference, self.course(g, self.measured.relative[g:, p], [p]), (step, pair.key))
 
     def course(self, g: int, relative: npt.NDArray[np.floating], among: Sequence[int]) -> Trend | None:
-        """Return what becomes of a difference from a stretch on, and which run is no number any more if one is not.
+        """Return the trend of a difference from a stretch on, with the run that became non-finite if one did.
 
-        ``among`` are the pairs that it is of.
+        ``among`` are the pairs of the difference.
         """
         trend = trend_of(self.time.steps[g:], relative)
         if trend is None or trend.broke is None:
@@ -132,7 +132,7 @@ class Findings:
         return Found(difference, trend, key)
 
     def _worst(self, pair: SitePair, g: int) -> tuple[str, float, float]:
-        """The statistic that differs most, with both values; the rms where that differs about as much."""
+        """Return the statistic that differs most, with both values; the rms if it differs about as much."""
         tables = [
             (
                 _table(run.history, side, g, pair.rows[k], low=False),
@@ -191,7 +191,7 @@ class Findings:
         return f"{said}: what differs later may follow from that alone"
 
     def _noise(self, g: int, p: int) -> str:
-        """Return why an update differs whose gradient is zero but for rounding."""
+        """Write the reason for a difference of an update whose gradient is zero except for rounding; else empty."""
         site = self.pairs[p].one
         for q, pair in enumerate(self.pairs):
             own = (pair.one.kind, pair.one.module, pair.one.name) == ("param_grad", site.module, site.name)
@@ -203,7 +203,7 @@ class Findings:
         return ""
 
     def _computed(self, pair: SitePair) -> str:
-        """Return why an output differs although what came before it does not."""
+        """Write the reason for a difference of an output whose inputs do not differ; else empty."""
         layers = [
             run.layout.by_path.get(site.module) for run, site in zip(self.runs, (pair.one, pair.other), strict=True)
         ]
@@ -219,7 +219,7 @@ class Findings:
 
 
 def _table(history: History, side: Side, g: int, row: int, *, low: bool) -> npt.NDArray[np.float64]:
-    """The statistics of one site over one stretch, shape (K,)."""
+    """Return the statistics of one site over one stretch, shape (K,)."""
     last = side.starts[g + 1] if g + 1 < len(side.starts) else len(side.rows)
     rows = side.rows[side.starts[g] : last]
     tables = np.stack([history.row(int(at), "min" if low else "max")[row] for at in rows]).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Facts -> what a person set, by name: the parts of a fact that do not depend on what was measured."""
+"""The settings in facts, by name: the parts of a fact that a person set and that do not depend on measurements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _optimizer(value: Value, of: str) -> Told:
-    """Each group by itself; what all groups share need not be told apart."""
+    """Yield the type of an optimizer, every setting of each parameter group, and the number of parameters."""
     yield f"optimizer{of}", value.get("type")
     groups = value.get("groups") or []
     for number, group in enumerate(groups):
@@ -92,5 +92,5 @@ TOLD: dict[str, Callable[[Value, str], Told]] = {
     FactKey.PRECISION.value: _precision,
     FactKey.SCHEDULE.value: _schedule,
 }
-"""By key of the fact; the second argument says of which model or optimizer it is, "" where there is one only. A reader
-of one kind of facts is one function here and one line."""
+"""Function for each key of a fact; its second argument is the model or optimizer, "" if there is only one. A new kind
+of facts is one function and one line here."""

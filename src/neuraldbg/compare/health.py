@@ -1,4 +1,7 @@
-"""Two runs and their diagnoses -> what is wrong in one and not in the other: events, dead units, gradients, causes."""
+"""Faults of one run that the other does not have: events, dead units, gradients, causes.
+
+Two runs and their diagnoses enter, HealthChanges leave.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, Event, RunRecord
 
 DEAD = 0.1
-"""Layers whose shares of dead units differ by this much are told of."""
+"""Least difference between the shares of dead units of a layer that is listed."""
 FACTOR = 2.0
-"""Layers whose typical gradient norms differ by this factor are told of."""
+"""Least factor between the median gradient norms of a layer that is listed."""
 NOTHING = "-"
 
 
@@ -29,7 +32,7 @@ def changes(
     pairs: Sequence[SitePair],
     time: Stretches,
 ) -> tuple[HealthChange, ...]:
-    """Return them: how the programs ended, verdicts and causes first, then events, then layers in data-flow order."""
+    """Return the changes: outcomes, verdicts and causes first, then events, then layers in data-flow order."""
     ends = [_ending(run) for run in runs]
     found = [HealthChange("outcome", None, ends[0], ends[1])] if ends[0] != ends[1] else []
     if judged is not None:
@@ -47,7 +50,7 @@ def _ending(run: RunRecord) -> str:
 
 
 def _verdicts(judged: tuple[Diagnosis, Diagnosis]) -> Iterator[HealthChange]:
-    """The verdict, and the causes that only one of the diagnoses names."""
+    """Compare the verdicts, and list the causes that only one of the diagnoses names."""
     if judged[0].verdict != judged[1].verdict:
         yield HealthChange("verdict", None, judged[0].verdict, judged[1].verdict)
     one, other = ({h.cause: h for h in diagnosis.hypotheses} for diagnosis in judged)
@@ -60,7 +63,7 @@ def _verdicts(judged: tuple[Diagnosis, Diagnosis]) -> Iterator[HealthChange]:
 
 
 def _events(runs: tuple[RunRecord, RunRecord], layers: Mapping[str, str]) -> Iterator[HealthChange]:
-    """Kinds of events that a layer has in one run only: when they begin and end moves with every rounding."""
+    """List kinds of events that a layer has in one run only. Their steps are not compared: rounding moves them."""
     back = {twin: path for path, twin in layers.items()}
     last = min(run.steps for run in runs)
     known: list[dict[tuple[str, str | None], Event]] = [{}, {}]
@@ -78,7 +81,7 @@ def _events(runs: tuple[RunRecord, RunRecord], layers: Mapping[str, str]) -> Ite
 
 
 def _dead(runs: tuple[RunRecord, RunRecord], pairs: Sequence[SitePair], time: Stretches) -> Iterator[HealthChange]:
-    """The share of dead units at the last step that was read in both."""
+    """Compare the shares of dead units at the last step that was read in both runs."""
     sides = time.one, time.other
     rows = [int(side.rows[-1]) for side in sides]
     tables = [run.history.row(at, "max") for run, at in zip(runs, rows, strict=True)]
@@ -95,7 +98,7 @@ def _dead(runs: tuple[RunRecord, RunRecord], pairs: Sequence[SitePair], time: St
 
 
 def _gradients(runs: tuple[RunRecord, RunRecord], pairs: Sequence[SitePair], time: Stretches) -> Iterator[HealthChange]:
-    """The median over steps of the norm of each weight's gradient."""
+    """Compare the norms of each weight's gradient, medians over steps."""
     weights = [pair for pair in pairs if pair.one.kind == "param_grad"]
     if not weights:
         return

@@ -1,9 +1,9 @@
-"""Two layouts -> which layer of the one is which layer of the other.
+"""The matching of the layers of two runs: two layouts enter, pairs of layers leave.
 
 A path is a name that a person gave, so equal paths are the same layer; but the numbers of an ``nn.Sequential`` are no
-names: where the sequence is another one, they shift. Such layers, and those that were renamed, are matched by what they
-are (type, settings, parameters with their sizes) and by what stands before and after them in the data flow, and only
-where there is one way to do it. The rest is listed as being in one of the runs only.
+names: in another sequence they shift. Such layers, and renamed ones, are matched by type, settings and parameters with
+their sizes, and by the layers before and after them in the data flow, if there is only one way. The rest is listed as
+layers of one run only.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Layer, Layout, RunRecord
 
 MOST = 2_000
-"""Layers of a run up to which those without a path in common are matched by structure: the table of the alignment has
-their product as its size."""
+"""Largest number of layers of a run with which layers without a common path are matched by structure: the table of the
+alignment has one element for each pair of layers."""
 
 
 @dataclass(frozen=True)
 class Matching:
-    """The layers of two runs side by side."""
+    """The matched layers of two runs, and those that only one has."""
 
     pairs: Mapping[str, str]
-    """Path in the one -> path in the other."""
+    """Path in the second run by path in the first."""
     paired: tuple[LayerPair, ...]
-    """Those whose path or type is not the same."""
+    """Pairs with different paths or types."""
     only: tuple[tuple[str, ...], tuple[str, ...]]
-    """Leaves that were not matched, in data-flow order."""
+    """Paths of leaves that were not matched, for each run, in data-flow order."""
     leaves: tuple[int, int]
-    """How many leaves each has."""
+    """Number of leaves of each run."""
 
 
 def match(one: RunRecord, other: RunRecord) -> Matching:
@@ -75,15 +75,13 @@ def match(one: RunRecord, other: RunRecord) -> Matching:
 
 
 def _leaves(layout: Layout) -> list[Layer]:
-    """The layers that compute, in data-flow order."""
+    """Return the layers that compute (leaves, or with own parameters), in data-flow order."""
     found = [layer for layer in layout.layers if layer.leaf or layer.params]
     return sorted(found, key=lambda layer: layout.depth[layer.path])
 
 
 def _signatures(run: RunRecord) -> dict[str, Hashable]:
-    """Return what a layer is, apart from its name: type, settings, parameters with their sizes as far as they were
-    read.
-    """
+    """Return type, settings and parameters of each layer, with the sizes of the parameters as far as they were read."""
     sizes: dict[str, list[tuple[str, int]]] = {}
     read = np.flatnonzero(run.history.read)
     rows = run.layout.rows("param")
@@ -104,7 +102,7 @@ def _signatures(run: RunRecord) -> dict[str, Hashable]:
 
 
 def _by_path(layouts: tuple[Layout, Layout], marks: Sequence[Mapping[str, Hashable]]) -> dict[str, str]:
-    """Pair leaves with equal paths and types, unless a number in the path stands in a sequence that is not the same."""
+    """Pair leaves with equal paths and types, unless a number in the path belongs to a sequence that changed."""
     shifted = _shifted(layouts, marks)
     return {
         layer.path: layer.path
@@ -116,7 +114,7 @@ def _by_path(layouts: tuple[Layout, Layout], marks: Sequence[Mapping[str, Hashab
 
 
 def _shifted(layouts: tuple[Layout, Layout], marks: Sequence[Mapping[str, Hashable]]) -> list[str]:
-    """Members of numbered sequences that are not the same sequence in both."""
+    """Return the paths of the members of numbered sequences that changed."""
     members: list[dict[str, list[tuple[int, Hashable]]]] = [{}, {}]
     for found, layout, mark in zip(members, layouts, marks, strict=True):
         for path in layout.by_path:
@@ -134,7 +132,7 @@ def _shifted(layouts: tuple[Layout, Layout], marks: Sequence[Mapping[str, Hashab
 def _by_structure(
     leaves: Sequence[Sequence[Layer]], marks: Sequence[Mapping[str, Hashable]], pairs: Mapping[str, str]
 ) -> dict[str, str]:
-    """Align what is left, in data-flow order and between the layers that are paired; keep what has one way only."""
+    """Align the other layers, in data-flow order and between the paired ones; keep pairs that are the only way."""
     one, other = leaves
     if len(one) == len(pairs) or len(other) == len(pairs) or max(len(one), len(other)) > MOST:
         return {}
@@ -150,13 +148,13 @@ def _by_structure(
         x, y = one[i].path, other[j].path
         if not anchors[i] and (x == y or (best[i].sum() == 1 and best[:, j].sum() == 1)):
             found[x] = y
-    # A path in common decides between ways that are equally good.
+    # A common path decides between ways that are equally good.
     named = {y for x, y in found.items() if x == y}
     return {x: y for x, y in found.items() if x == y or y not in named}
 
 
 def _alignments(weight: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-    """Return which pairs (N, M) belong to a heaviest alignment that keeps the order of both."""
+    """Return a mask (N, M) of the pairs that belong to a heaviest alignment in the order of both."""
 
     def ahead(weight: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         total = np.zeros((weight.shape[0] + 1, weight.shape[1] + 1))
@@ -177,7 +175,7 @@ def _in_order(layouts: tuple[Layout, Layout], pairs: Mapping[str, str], path: st
 
 
 def _containers(layouts: tuple[Layout, Layout], pairs: Mapping[str, str]) -> dict[str, str]:
-    """Pair modules that hold others: by path, else where all that they hold went into one of the same type."""
+    """Pair modules that contain others: by path, else if all their leaves were matched into one of the same type."""
     found: dict[str, str] = {}
     inside = [_held(layout) for layout in layouts]
     by_content: dict[frozenset[str], list[str]] = {}
@@ -196,7 +194,7 @@ def _containers(layouts: tuple[Layout, Layout], pairs: Mapping[str, str]) -> dic
 
 
 def _held(layout: Layout) -> dict[str, frozenset[str]]:
-    """The leaves in each module that holds others."""
+    """Return the leaves in each module that contains others."""
     leaves = {layer.path for layer in _leaves(layout)}
     outer: dict[str, set[str]] = {layer.path: set() for layer in layout.layers if layer.path not in leaves}
     for leaf in leaves:

@@ -1,4 +1,4 @@
-"""Two histories, pairs of sites and stretches of time -> how far apart every site is at every time.
+"""The differences of every site at every time: two histories, pairs of sites and stretches enter, Measured leaves.
 
 Shape legend: G stretches of time, P pairs of sites.
 """
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
     Bools = npt.NDArray[np.bool_]
 
 AT_ONCE = 4_000_000
-"""Numbers of one statistic that are unpacked at once."""
+"""Largest number of values of one statistic that are unpacked at once."""
 PLAIN = 100.0
-"""A sample that differs by this many times as much as all that was read as a whole is one of other places."""
+"""Ratio of a sample's difference to that of all sites that were read in full, from which it is of other elements."""
 _LEAST = 1e-3
 MOMENTS = ("mean", "std", "rms", "min", "max")
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What was found."""
+    """The measured differences of all pairs of sites over all stretches."""
 
     relative: Floats32
-    """Shape (G, P): the largest difference of a moment, relative to the size of the tensor; infinite where only one of
-    the two has values that are not finite, NaN where nothing was compared."""
+    """Largest difference of a moment, relative to the size of the tensor, shape (G, P); infinite if only one of the two
+    has non-finite values, NaN if nothing was compared."""
     beyond: Bools
-    """Shape (G, P): beyond the tolerance."""
+    """True if the difference is beyond the tolerance, shape (G, P)."""
     differs: Bools
-    """Shape (G, P): in any bit of any statistic."""
+    """True if any bit of any statistic differs, shape (G, P)."""
     elsewhere: Bools
-    """Shape (P,): samples of other places were read in the two runs, so that these were left out."""
+    """True if the two runs read samples of other elements, so that the pair was left out, shape (P,)."""
     share: float
-    """Elements read of all elements, over the sites compared."""
+    """Share of the elements that were read, over the sites compared."""
 
 
 def measure(runs: tuple[RunRecord, RunRecord], pairs: Sequence[SitePair], time: Stretches, tol: Tolerance) -> Measured:
@@ -75,8 +75,8 @@ def measure(runs: tuple[RunRecord, RunRecord], pairs: Sequence[SitePair], time: 
 
 
 def _astray(relative: Floats32, pairs: Sequence[SitePair], sampled: Bools) -> Bools:
-    """Return which pairs (P,) are samples of other places, as of tensors in another memory format: they differ where
-    nothing does that was read as a whole. Data, outputs or weights at work that are not the same show in the gradients.
+    """Return a mask (P,) of the pairs that are samples of other elements, as of tensors in another memory format: they
+    differ while no site that was read in full does. Different data, outputs or weights would show in the gradients.
     """
     kinds = np.array([pair.one.kind for pair in pairs], dtype=object)
     outputs = np.isin(kinds, ("activation", "output_grad"))
@@ -106,8 +106,8 @@ def _parts(pairs: Sequence[SitePair], most: int) -> Iterator[slice]:
 def _looked(
     runs: tuple[RunRecord, RunRecord], pairs: Sequence[SitePair], time: Stretches, parts: Sequence[slice]
 ) -> dict[str, Bools]:
-    """For each kind of sites whether any was read in both runs, shape (G,): a site that was read in one run only means
-    something there, and nothing where a run did not look at such sites at all.
+    """Return for each kind of site a mask (G,) of the stretches in which any was read in both runs: a site that was
+    read in one run only is a difference there, and none if the other run read no such site.
     """
     seen = {pair.one.kind: np.zeros((2, len(time)), bool) for pair in pairs}
     for part in parts:
@@ -129,7 +129,7 @@ def _sides(
 
 
 class _Chunk:
-    """Some pairs over all of the time."""
+    """A part of the pairs over all stretches, small enough to unpack."""
 
     def __init__(
         self,
@@ -152,19 +152,19 @@ class _Chunk:
         self.both = seen[0] & seen[1] & ~self.elsewhere
 
     def _top(self, stat: str) -> tuple[Floats, Floats]:
-        """The largest values of a statistic in each stretch, in each run."""
+        """Return the largest values of a statistic in each stretch, for each run."""
         one, other = (side.gather(h.stat(rows, stat, "max"), highest=True) for h, side, rows in self._sides)
         return one, other
 
     def _extremes(self, stat: str) -> Iterator[tuple[Floats, Floats]]:
-        """A statistic in both runs; where steps were thinned, its largest values and then its smallest."""
+        """Yield a statistic of both runs; for thinned steps its largest values, then its smallest."""
         yield self._top(stat)
         if self._thinned:
             one, other = (side.gather(h.stat(rows, stat, "min"), highest=False) for h, side, rows in self._sides)
             yield one, other
 
     def compare(self, tol: Tolerance) -> tuple[Floats, Bools, Bools]:
-        """Return ``relative``, ``beyond`` and ``differs`` of these pairs."""
+        """Return ``relative``, ``beyond`` and ``differs`` of the chunk's pairs."""
         off = {True: np.zeros(self.both.shape), False: np.zeros(self.both.shape)}
         size = {True: np.zeros(self.both.shape), False: np.zeros(self.both.shape)}
         differs = np.zeros(self.both.shape, bool)
@@ -186,7 +186,7 @@ class _Chunk:
         return relative, beyond & (self.both | self.lone), differs & (self.both | self.lone)
 
     def _counts(self, relative: Floats, beyond: Bools, differs: Bools) -> tuple[Floats, Bools, Bools]:
-        """Add what is counted: sizes, values that are not finite, and exact zeros (which rounding alone can make)."""
+        """Add differences of counts: elements, non-finite values, and exact zeros (which rounding alone can cause)."""
         bad = self._top("nonfinite")
         uneven = np.abs(bad[0] - bad[1])
         one_only = (bad[0] > 0) != (bad[1] > 0)
@@ -201,6 +201,6 @@ class _Chunk:
 
 
 def _over(off: Floats, size: Floats) -> Floats:
-    """Return a ratio that is 0 where nothing differs."""
+    """Return the ratio of difference to size, 0 if nothing differs."""
     with np.errstate(all="ignore"):  # a file may hold two infinities
         return np.divide(off, size, out=np.zeros(off.shape), where=(off > 0) & (size > 0))

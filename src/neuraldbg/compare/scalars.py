@@ -1,4 +1,4 @@
-"""Two runs -> one scalar of one optimizer side by side: light steps, whose layers were not read, have it as well."""
+"""One scalar of one optimizer in two runs, aligned. Light steps, whose sites were not read, have scalars as well."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ if TYPE_CHECKING:
     Bools = npt.NDArray[np.bool_]
 
 APART = 0.1
-"""Losses that differ by more than this share of the larger are apart for a person who looks at the curves."""
+"""Share of the larger loss by which two losses must differ to be different curves for a person."""
 
 _SUMMED = 1e-12
 
 
 @dataclass(frozen=True)
 class ScalarPair:
-    """One scalar of one optimizer in both runs, over the stretches that both have."""
+    """The values of one scalar of one optimizer in both runs, over their common stretches."""
 
     name: str
     stream: int
     time: Stretches
     one: Floats
     other: Floats
-    """Shape (G,): means over thinned steps."""
+    """Values of the second run, shape (G,); means over thinned steps."""
     relative: Floats
-    """Shape (G,): infinite where only one is finite, 0 where neither is."""
+    """Relative difference, shape (G,); infinite if only one value is finite, 0 if neither is."""
     beyond: Bools
-    """Shape (G,): beyond the tolerance."""
+    """True if the difference is beyond the tolerance, shape (G,)."""
     differs: Bools
-    """Shape (G,): in any bit; means over thinned steps, which are summed in different orders, in more than their last.
-    """
+    """True if any bit differs, shape (G,); for means over thinned steps, which are summed in different orders, more
+    than the last one."""
 
 
 def scalar_pair(
     runs: tuple[RunRecord, RunRecord], name: str, stream: int, tol: Tolerance, *, whole: bool = True
 ) -> ScalarPair | None:
-    """Return a scalar side by side; None where one of the runs has not measured it at a step of the other's."""
+    """Return one scalar of both runs; None if one run has not measured it at a step of the other."""
     keep, values = [], []
     for run in runs:
         column = run.history.scalars.get(name)
@@ -88,7 +88,7 @@ def _mean(
 
 
 def loss_pair(pair: ScalarPair) -> LossPair:
-    """Sum up the losses of one optimizer."""
+    """Summarise the losses of one optimizer."""
     one, other = pair.one, pair.other
     far = np.abs(one - other) > APART * np.maximum(np.abs(one), np.abs(other))
     far |= np.isfinite(one) != np.isfinite(other)

@@ -1,4 +1,4 @@
-"""A comparison -> the sentences that a person reads first."""
+"""The sentences that a person reads first in a comparison: a Comparison enters, texts leave."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _WHAT = {
     "update": "the update of {0}",
 }
 UNLIKE = 0.5
-"""With less than this share of the layers matched, two models are called different."""
+"""Share of matched layers below which two models are called different."""
 
 
 def summary_of(comparison: Comparison, matching: Matching, before: int) -> str:
-    """Return the one sentence, or two. ``before`` is how many steps were compared before the divergence."""
+    """Return the summary in one or two sentences. ``before`` is the number of steps compared before the divergence."""
     compared = comparison.compared
     models = ""
     matched = matching.leaves[0] - len(matching.only[0])
@@ -81,27 +81,27 @@ def _divergence(comparison: Comparison, first: Difference, compared: int) -> str
 
 
 def what_of(difference: Difference) -> str:
-    """Name a site as a person would."""
+    """Write the name of a site as a person would."""
     name = "" if difference.kind == "input" and difference.site == "input" else f"'{difference.site}'"
     return _WHAT.get(difference.kind, "{0}").format(name).replace("  ", " ").strip()
 
 
 def numbers(difference: Difference) -> str:
-    """Return both values and how far apart they are."""
+    """Write both values and their relative difference."""
     stat = "" if difference.kind == "loss" else f"{difference.stat} "
     both = f"{stat}{difference.one:.4g} against {difference.other:.4g}"
     return both if difference.stat in ("total", "count", "nonfinite") else f"{both}, {size(difference.relative)}"
 
 
 def size(relative: float) -> str:
-    """Return a relative difference as people say it."""
+    """Write a relative difference as a person would."""
     if relative == float("inf"):
         return "only one is finite"
     return f"{100 * relative:.3g}%" if relative >= 1e-3 else f"{relative:.2g} of its size"
 
 
 def course(trend: Trend | None, names: tuple[str, str]) -> str:
-    """Return what becomes of it, as the end of a sentence."""
+    """Write the trend of a difference, as the end of a sentence."""
     if trend is None or trend.course == "unknown":
         return ""
     if trend.broke is not None and trend.broken is not None:
@@ -115,7 +115,7 @@ def course(trend: Trend | None, names: tuple[str, str]) -> str:
 
 
 def notes_of(found: Findings, names: tuple[str, str], *, whole: bool) -> tuple[str, ...]:
-    """Say what was not compared, and what stands for several steps."""
+    """Write a note on everything that was not compared, and on values over several steps."""
     notes = []
     steps = [run.steps for run in found.runs]
     if steps[0] != steps[1] and all(steps):

@@ -1,6 +1,6 @@
-"""Two runs -> what their programs were told that is not the same, and the step at which it first shows.
+"""The different settings of two runs, each with the first step at which it shows.
 
-Only what a person sets is compared here. A number that is measured, such as a loss, differs as a consequence.
+Only settings that a person made are compared here. A measured number, such as a loss, differs as a consequence.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ SCALARS = {
     "clip_limit": "gradient clipping",
     "loss_scale": "loss scale",
 }
-"""Scalars of a step that a person sets, and what to call them."""
+"""Titles of the scalars of a step that a person sets."""
 ALONE = ("clip_limit", "loss_scale")
-"""Those that a program need not have at all."""
+"""Scalars among them that a program may not have."""
 RANK = (
     "learning rate",
     "optimizer",
@@ -59,25 +59,25 @@ RANK = (
     "line",
     "script",
 )
-"""What is likely to matter most first; a name belongs to the longest entry that it begins with."""
+"""Prefixes of names, those that are likely to matter most first; a name belongs to its longest prefix."""
 ABSENT = "none"
 _EXACT = Tolerance(1e-6, 0.0, "")
 
 
 def differences(runs: tuple[RunRecord, RunRecord], layers: Matching, *, whole: bool = True) -> tuple[Setting, ...]:
-    """Return every difference, ranked, then by step. ``whole`` says that both runs were read at every step."""
+    """Return every difference, ranked, then by step. With ``whole`` both runs were read at every step."""
     found = [*_scalars(runs), *_facts(runs, whole=whole), *_layers(runs, layers), *_infos(runs[0].info, runs[1].info)]
     compiled = _compiled(runs[0]), _compiled(runs[1])
     if compiled[0] is not None and compiled[1] is not None and compiled[0] != compiled[1]:
         found.append(Setting("compiled", compiled[0], compiled[1], 0))
     named = {setting.name for setting in found if setting.name in SCALARS.values()}
-    # The rate of a group that is the largest is the scalar, which knows the step.
+    # The largest rate among the groups is the scalar, which knows the step.
     found = [s for s in found if not (s.name.startswith("optimizer lr") and "learning rate" in named)]
     return tuple(sorted(found, key=lambda s: (_rank(s.name), s.step, s.name, s.layer or "")))
 
 
 def _compiled(run: RunRecord) -> bool | None:
-    """Return True if outputs were read inside a compiled graph, which does not tell their dtype; None if none was read.
+    """Return True if outputs were read inside a compiled graph, where their dtype is unknown; None if none was read.
 
     A layer that was never called has no dtype either.
     """
@@ -112,7 +112,7 @@ def _scalars(runs: tuple[RunRecord, RunRecord]) -> Iterator[Setting]:
 
 
 def _lone_scalar(runs: tuple[RunRecord, RunRecord], name: str, title: str) -> Iterator[Setting]:
-    """Return what only one of the runs does at all."""
+    """Yield a scalar that only one of the runs has."""
     series = [run.scalar(name) for run in runs]
     if len(series[0]) != 0 and len(series[1]) != 0:
         return
@@ -123,9 +123,9 @@ def _lone_scalar(runs: tuple[RunRecord, RunRecord], name: str, title: str) -> It
 
 
 def _facts(runs: tuple[RunRecord, RunRecord], *, whole: bool) -> Iterator[Setting]:
-    """Compare what facts say as they changed over the run, up to the last step that both have.
+    """Compare the settings in facts over the run, up to the last common step.
 
-    Where steps were left out, runs see a change at other steps: then only what was said first is compared.
+    Where steps were not read, the two runs see a change at different steps: then only the first values are compared.
     """
     last = min(run.steps for run in runs) - 1
     courses: list[dict[str, dict[int, Any]]] = [{}, {}]
@@ -149,16 +149,14 @@ def _facts(runs: tuple[RunRecord, RunRecord], *, whole: bool) -> Iterator[Settin
 
 
 def _of(run: RunRecord, value: dict[str, Any]) -> str:
-    """Say which model or optimizer a fact is about, where there are several."""
+    """Write the model or optimizer of a fact; empty if there is only one."""
     if "model" in value and len(run.info.models) > 1:
         return f" of {value['model']}"
     return f" of optimizer {value['stream']}" if "stream" in value and len(run.info.optimizers) > 1 else ""
 
 
 def _as_of(course: dict[int, Any], step: int) -> Any:
-    """Return what was last said up to a step; what is said first holds from the start, since some facts are learnt
-    late.
-    """
+    """Return the last value up to a step; the first value counts from the start, since some facts are learnt late."""
     if not course:
         return ABSENT
     before = [at for at in course if at <= step]
@@ -203,7 +201,7 @@ def _infos(one: RunInfo, other: RunInfo) -> Iterator[Setting]:
 
 
 def _arguments(argv: tuple[str, ...]) -> dict[str, str]:
-    """Options with their values, and other arguments by their place."""
+    """Return options with their values, and other arguments by position."""
     found: dict[str, str] = {}
     plain = 0
     words = argv[1:]

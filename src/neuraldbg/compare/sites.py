@@ -1,8 +1,9 @@
-"""Two layouts and their matched layers -> pairs of sites, in the order in which a training step produces them.
+"""The pairs of sites of two runs, in the order in which a training step produces them.
 
-What comes first in that order is nearest to the cause: the inputs; then, layer by layer along the data flow, the
-weights that the step begins with (they are read before the optimizer changes them) and the layer's output; the loss;
-the gradients at the outputs, backwards; those of the parameters; and what the optimizer made of them.
+Two layouts and their matched layers enter. The first difference in that order is nearest to the cause: the inputs;
+then, layer by layer along the data flow, the weights at the beginning of the step (they are read before the optimizer
+changes them) and the layer's output; the loss; the gradients at the outputs, backwards; those of the parameters; and
+the updates.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Layout, Site
 
 Key = tuple[int, int, int, int]
-"""Position in a step: phase, place of the layer, order within the layer, call."""
+"""Position in a step: phase, depth of the layer, order within the layer, call."""
 INPUT, FORWARD, LOSS, BACKWARD, GRADIENT, UPDATE = range(6)
 _PHASE = {
     "input": INPUT,
@@ -29,35 +30,35 @@ _PHASE = {
     "update": UPDATE,
 }
 LAST = 2**31
-"""After all layers."""
+"""Depth after all layers."""
 
 
 @dataclass(frozen=True)
 class SitePair:
-    """One place, in both runs."""
+    """One site of a layer, as both runs have it."""
 
     one: Site
     other: Site
     rows: tuple[int, int]
-    """Of the tables."""
+    """Row of the site in each run's table."""
     key: Key
 
     @property
     def apart(self) -> bool:
-        """Return True if samples of a large tensor are of other places in the two runs: compiled graphs, whose sites
-        have no dtype, thin tensors out along their axes; elsewhere samples are blocks.
+        """Return True if samples of a large tensor are of other elements in the two runs: compiled graphs, whose sites
+        have no dtype, sample tensors along their axes; elsewhere samples are blocks.
         """
         return self.one.kind in ("activation", "output_grad") and (self.one.dtype == "") != (self.other.dtype == "")
 
     @property
     def group(self) -> tuple[str, str]:
-        """Parameters of one layer are measured by the same yardstick; other sites each by their own."""
+        """Key of the sites whose differences are relative to one size: the parameters of a layer, or one site."""
         own = self.one.kind in ("param", "param_grad", "update")
         return (self.one.kind, self.one.module if own else f"{self.one.module}\0{self.one.call}\0{self.one.name}")
 
 
 def pair_sites(layouts: tuple[Layout, Layout], layers: Mapping[str, str]) -> tuple[list[SitePair], tuple[int, int]]:
-    """Pair sites by kind, matched layer, call and name; also return how many only the one or the other has."""
+    """Pair sites by kind, matched layer, call and name. Also return the number of sites that only one run has."""
     known: dict[tuple[str, str, int, str], int] = {}
     for row, site in enumerate(layouts[1].sites):
         known.setdefault((site.kind, site.module, site.call, site.name), row)
@@ -76,7 +77,7 @@ def pair_sites(layouts: tuple[Layout, Layout], layers: Mapping[str, str]) -> tup
 
 
 def position(kind: str, depth: int, call: int = 0) -> Key:
-    """Return where in a step a site of this kind is made."""
+    """Return the position in a step at which a site of this kind is computed."""
     phase = _PHASE.get(kind, LOSS)
     place = -depth if phase in (BACKWARD, GRADIENT) else depth
     return (phase, place, int(kind in ("activation", "loss")), -call if phase == BACKWARD else call)

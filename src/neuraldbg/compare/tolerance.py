@@ -1,4 +1,4 @@
-"""Runs -> how far apart two statistics may be and still count as the same."""
+"""The tolerance within which two statistics count as equal, from the dtypes of the runs."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 RTOL = {"float64": 1.3e-6, "float32": 1.3e-6, "float16": 1e-3, "bfloat16": 1.6e-2}
-"""The relative tolerances of ``torch.testing.assert_close``, by dtype; that of float64 is float32's, because statistics
+"""Relative tolerances of ``torch.testing.assert_close``, by dtype; that of float64 is float32's, because statistics
 are stored as float32. If all elements of two tensors agree within ``rtol`` of the elements, then means, standard
 deviations, root mean squares and extremes agree within ``rtol`` of the tensor's size. Its absolute tolerance of 1e-5 is
-not taken over: gradients and updates are often smaller than that as a whole."""
+not used: whole gradients and updates are often smaller than that."""
 ORDER = ("float64", "float32", "float16", "bfloat16")
-"""From fine to coarse."""
+"""Names of dtypes from fine to coarse."""
 
 
 def tolerance_for(dtypes: Iterable[str], rtol: float | None = None, atol: float | None = None) -> Tolerance:
-    """Return what was given, or else the default of the coarsest dtype: what is computed from it is as coarse.
+    """Return the given tolerance, else the default of the coarsest dtype, since values computed from it are as coarse.
 
-    ConfigError for negative numbers.
+    Negative numbers raise ConfigError.
     """
     for name, value in (("rtol", rtol), ("atol", atol)):
         if value is not None and not 0 <= value < float("inf"):

@@ -1,4 +1,4 @@
-"""What was measured -> sums over the whole run: by kind of site, by layer, over all layers, and as a map."""
+"""Totals of the differences over the whole run: by kind of site, by layer, over all layers, and as a map."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.comparison import Trend
 
 KINDS = ("input", "param", "activation", "op", "output_grad", "param_grad", "update")
-"""In the order of a step."""
+"""Kinds of sites in the order of a step."""
 COLUMNS = 480
-"""Of the map; more stretches than that are put together by their largest."""
+"""Largest number of columns of the map; more stretches are joined by their maximum."""
 INPUT = "(input)"
 
 
 def kind_spans(found: Findings) -> tuple[KindSpan, ...]:
-    """Return how each kind of sites compares, and the loss."""
+    """Return the totals of each kind of site, and of the loss."""
     spans = []
     measured, steps = found.measured, found.time.steps
     seen: npt.NDArray[np.bool_] = np.any(~np.isnan(measured.relative), axis=0)
@@ -49,7 +49,7 @@ def kind_spans(found: Findings) -> tuple[KindSpan, ...]:
 
 
 def _by_layer(found: Findings) -> tuple[list[str], npt.NDArray[np.intp]]:
-    """The layers in data-flow order, and for each pair the place of its layer."""
+    """Return the layers in data-flow order, and for each pair the index of its layer."""
     depth = found.runs[0].layout.depth
     names = [INPUT if pair.one.kind == "input" else pair.one.module for pair in found.pairs]
     rank = {INPUT: -1}
@@ -59,7 +59,7 @@ def _by_layer(found: Findings) -> tuple[list[str], npt.NDArray[np.intp]]:
 
 
 def _largest(found: Findings) -> tuple[list[str], npt.NDArray[np.float32]]:
-    """The largest relative difference of each layer, shape (G, L)."""
+    """Return the layers, and the largest relative difference of each, shape (G, L)."""
     layers, owner = _by_layer(found)
     largest = np.full((len(found.time), len(layers)), np.nan, np.float32)
     for p, k in enumerate(owner):
@@ -68,7 +68,7 @@ def _largest(found: Findings) -> tuple[list[str], npt.NDArray[np.float32]]:
 
 
 def layer_spans(found: Findings) -> tuple[LayerSpan, ...]:
-    """Return how each layer compares, in data-flow order."""
+    """Return the totals of each layer, in data-flow order."""
     if not len(found.time):
         return ()
     layers, owner = _by_layer(found)
@@ -84,7 +84,7 @@ def layer_spans(found: Findings) -> tuple[LayerSpan, ...]:
 
 
 def overall_trend(found: Findings, step: int) -> Trend | None:
-    """Return the course of the median over all layers from a step on."""
+    """Return the trend of the median over all layers from a step on; None if there is none."""
     if not len(found.time):
         return None
     _, largest = _largest(found)
@@ -98,7 +98,7 @@ def overall_trend(found: Findings, step: int) -> Trend | None:
 
 
 def drift_of(found: Findings) -> Drift | None:
-    """Return the map of the picture; None where nothing was compared."""
+    """Return the map of differences for the picture; None if nothing was compared."""
     if not len(found.time) or not found.pairs:
         return None
     layers, largest = _largest(found)

@@ -1,4 +1,4 @@
-"""Differences over steps -> whether they grow, stay or shrink."""
+"""The trend of differences over steps: grow, stay or shrink."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 READINGS = 64
-"""Readings after the first that are looked at: later ones say how the difference ended, not what became of it."""
+"""Number of readings after the first that are used: later ones show the end of the difference, not its trend."""
 FEWEST = 4
-"""Readings below which no course is told."""
+"""Least number of readings for a trend."""
 MATTERS = 1.5
-"""A difference that changes by less than this factor over all of them stays: from batch to batch it varies as much."""
+"""Least factor over all readings by which a difference grows or shrinks: from batch to batch it varies as much."""
 _SMALLEST = 1e-12
 _LARGEST = 1e6
-"""Stands for what is no number, in the test for order alone: it is never told."""
+"""Replacement for a non-finite value in the test for order; it is never returned."""
 
 
 def trend_of(steps: npt.NDArray[np.int64], relative: npt.NDArray[np.floating]) -> Trend | None:
-    """Judge the course of a difference from its first reading on; None if there is none.
+    """Return the trend of a difference from its first reading on; None if there is none.
 
     The slope is Theil's and Sen's: the median over all pairs of readings (Sen 1968, JASA 63:1379); it counts if
     Kendall's test finds an order in time at the level of 5 % (Kendall 1975, "Rank Correlation Methods").
@@ -53,7 +53,7 @@ def trend_of(steps: npt.NDArray[np.int64], relative: npt.NDArray[np.floating]) -
 
 
 def _broken(x: Floats, y: Floats, bad: npt.NDArray[np.bool_]) -> Trend:
-    """The course of a difference that ends as no number: the factor and the ends are those of the numbers before."""
+    """Return the trend of a difference that becomes non-finite: factor and ends are those of the numbers before."""
     k = int(bad.argmax())
     return Trend("grows", _factor(x[:k], y[:k]), int(x[0]), int(x[-1]), *_ends(y[:k]), len(x), broke=int(x[k]))
 

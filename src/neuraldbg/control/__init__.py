@@ -1,4 +1,7 @@
-"""Conditions in, actions out: what makes a session stop the training or call the user."""
+"""The conditions under which a session stops the training or calls the user.
+
+- ``trigger.py``: stop conditions on the loss and the gradient norms of one step
+"""
 
 from neuraldbg.control.trigger import TriggerEngine
 

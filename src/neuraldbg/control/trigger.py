@@ -1,4 +1,4 @@
-"""Triggers: one step's loss and gradient norms in, a reason to stop out. Knows nothing but numbers."""
+"""Triggers: the loss and gradient norms of one step enter, a reason to stop leaves. Only numbers are used."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _FIRST_STEPS_FACTOR = 1e3
 
 
 class TriggerEngine:
-    """Says when a step should not be applied.
+    """The judge that decides from a step's loss and gradient norms if the step should not be applied.
 
     Reasons: a loss or gradient norm that is not finite; a layer's gradient norm above ``grad_threshold``; a loss above
     ``spike_factor`` times its moving average (exponential, memory 0.9, tested before it is updated; positive losses).
-    Thresholds as Neural Observer has them.
+    The thresholds are those of Neural Observer.
 
     With ``above_start`` a finite number must also exceed ``spike_factor`` times the largest of the first five steps, so
     that a run whose loss is summed over the batch, or one that has converged to a loss near 0, is left alone; within
@@ -30,12 +30,12 @@ class TriggerEngine:
         self.spike_factor = spike_factor
         self.above_start = above_start
         self.average: float | None = None
-        """The loss's moving average, None before the first finite loss."""
+        """Moving average of the loss; None before the first finite loss."""
         self._checks = 0
         self._loss_start = self._grad_start = 0.0
 
     def check(self, loss: float | None, grad_norms: Mapping[str, float]) -> str | None:
-        """Return why training should stop at this step, None if it should go on."""
+        """Return the reason to stop the training at this step; None if it should go on."""
         reason = self._judge_loss(loss) or self._judge_gradients(grad_norms)
         self._learn(loss, grad_norms)
         return reason

@@ -137,7 +137,7 @@ def _overhead(case: Case) -> float | None:
     duration, overhead = (case.history.scalars.get(name) for name in ("duration", "overhead"))
     if duration is None or overhead is None:
         return None
-    # The first step's duration holds the program's imports and its loading of data: a sum would be about those.
+    # The first step's duration includes the program's imports and its loading of data, which would dominate a sum.
     own = duration - overhead
     known = np.isfinite(own) & (own > 0)
     if not known.any():
@@ -163,6 +163,8 @@ def _blind_spots(case: Case) -> list[Unjudged]:
         found.append(Unjudged("whether the loss fits the task", f"no known form was recognised in its graph ({ops})"))
     elif any(term.kind == "unknown" for term in case.terms):
         found.append(Unjudged("one term of the loss", "it has no known form"))
+    # The record may have only a part of the run: passes without a backward pass, light steps, hooks that never fired,
+    # steps written coarsely, samples of large tensors.
     graded, reached = (int(case.run.info.coverage.get(name, 0)) for name in ("graded", "reached"))
     if graded - reached > max(UNREACHED, graded // 20):
         said = f"{graded - reached} of {graded} training passes were not followed by a backward pass"

@@ -40,14 +40,15 @@ class Cause:
     module: str
     """Dotted name of its module: ``...causes.<category>.<id>``."""
     title: str
-    """A few words for lists."""
+    """Name of the fault in a few words, for lists."""
     tier: Tier
     explains: frozenset[str]
     """Kinds of events that are its consequences, and are explained away by it."""
     judge: Callable[[Case], Finding | None]
     """Function that weighs the evidence of one run; it returns None if there is no sign of the cause."""
     page: str
-    """The module's docstring: what it is, how it shows, how it is told apart, what to do."""
+    """Module docstring with the four headings of a help page: What it is, How it shows, How it is told apart, What to
+    do."""
     place: str | None = None
     """Kind of source line to show, a kind of the PLACES fact; None if it is that of the cause's category."""
     entails: frozenset[str] = frozenset()

@@ -1,4 +1,14 @@
-"""The export stage: a run and its diagnosis to files that other tools read. One file a format."""
+"""The export of a run and its diagnosis to files that other tools read, one module for each format.
+
+- ``exporter.py``: the contract of an exporter, and the selection of sites and statistics
+- ``atomic_write.py``: files that appear whole or not at all
+- ``csv.py``, ``parquet.py``, ``tables.py``: tables for a data frame
+- ``json.py``, ``session.py``: the whole record as one document
+- ``perfetto.py``, ``spans.py``: a trace over time
+- ``tensorboard.py``: a log folder for TensorBoard
+- ``crash.py``: the crash dump of the flight recorder
+- ``numbers.py``: numbers as text
+"""
 
 from __future__ import annotations
 
@@ -24,11 +34,11 @@ if TYPE_CHECKING:
 __all__ = ["EXPORTERS", "Exporter", "Selection", "export", "exporter"]
 
 EXPORTERS = (CRASH, CSV, JSON, PARQUET, PERFETTO, SESSION, TENSORBOARD)
-"""Every format, by name."""
+"""All exporters, sorted by name."""
 
 
 def exporter(name: str) -> Exporter:
-    """Return a format by its name. ConfigError for one that does not exist."""
+    """Return the exporter of a format. An unknown name raises ConfigError."""
     for member in EXPORTERS:
         if member.name == name:
             return member
@@ -44,10 +54,10 @@ def export(
     *,
     force: bool = False,
 ) -> Path:
-    """Write a run in a format; return where. What is there already is replaced only with ``force``.
+    """Write a run in a format and return the path. An existing export is replaced only with ``force``.
 
-    ConfigError for a place, a format or a choice that cannot be; MissingExtra; ExportFailed where the disk does not
-    take it. In all of these cases nothing is left behind.
+    An invalid path, format or selection raises ConfigError, a missing package MissingExtra, a failed write
+    ExportFailed. In all of these cases nothing is left behind.
     """
     member, selection, target = exporter(name), selection or Selection(), Path(path)
     if not member.selects and (selection.layers or selection.stats):

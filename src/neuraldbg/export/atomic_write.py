@@ -1,7 +1,7 @@
-"""Files that appear whole or not at all, and that replace nothing unasked.
+"""Atomic writes of files that appear whole or not at all, and replace nothing without permission.
 
-What enters is where a file or a folder is wanted; what leaves is a temporary path beside it, which takes its place
-when everything has been written.
+The target path of a file or folder enters; a temporary path beside it leaves, which is renamed to the target when
+everything has been written.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 _HEAD = 1024
 _MARKS = (b'"neuraldbg.', b'"trigger_reason"')
-"""What stands in the first bytes of every file that is written here."""
+"""Text in the first bytes of every file that is written here."""
 
 
 @contextmanager
 def replacing(target: Path, files: tuple[str, ...], *, force: bool) -> Iterator[Path]:
-    """Give a path to write to: a file, or a folder where ``files`` holds the patterns of what is written in it.
+    """Yield a path to write to: a file, or a folder if ``files`` has the patterns of the files in it.
 
-    ConfigError, before anything is written, where the place cannot be used; ExportFailed where the disk does not take
-    what is written. In both cases everything is as it was.
+    A target that cannot be used raises ConfigError before anything is written, a failed write ExportFailed. In both
+    cases everything is as it was.
     """
     _check(target, files, force=force)
     partial = target.with_name(f".{target.name}.{os.getpid()}.part")
@@ -53,7 +53,7 @@ def _check(target: Path, files: tuple[str, ...], *, force: bool) -> None:
         raise ConfigError(f"{target}: no permission to write in {parent}")
     if not os.path.lexists(target):
         return
-    # A run is never replaced by what is made from it.
+    # A run is never replaced by its own export.
     if target.suffix == ".ndbg":
         raise ConfigError(f"{target} is a run file: give another name")
     if files:
@@ -67,14 +67,14 @@ def _check(target: Path, files: tuple[str, ...], *, force: bool) -> None:
 
 
 def _exported(target: Path) -> bool:
-    """Return True if a file begins as ours do, or is empty: a mistyped name may be that of a script."""
+    """Return True if a file begins like an export of NeuralDBG, or is empty: a mistyped name may be a script's."""
     with target.open("rb") as opened:
         head = opened.read(_HEAD)
     return not head.strip() or (head.lstrip().startswith(b"{") and any(mark in head for mark in _MARKS))
 
 
 def _check_folder(target: Path, files: tuple[str, ...]) -> None:
-    """Refuse to replace what no export has made: a mistyped folder may hold years of work."""
+    """Refuse to replace files that no export has written: a mistyped folder may have years of work in it."""
     if target.is_symlink() or not target.is_dir():
         raise ConfigError(f"{target} is no folder, and this format writes one: give another name")
     others = [one.name for one in target.iterdir() if not any(fnmatchcase(one.name, pattern) for pattern in files)]
@@ -86,7 +86,7 @@ def _put(partial: Path, target: Path) -> None:
     if not partial.is_dir() or not target.exists():
         partial.replace(target)
         return
-    # A folder cannot take the place of one that is not empty.
+    # A folder cannot be renamed onto one that is not empty.
     old = target.with_name(f".{target.name}.{os.getpid()}.old")
     target.replace(old)
     try:

@@ -1,8 +1,8 @@
 """The crash dump of the flight recorder, made from a saved run: ``{metadata, history}``, steps as norms by layer.
 
-They are the last steps, or where the loss became NaN or infinite and stayed so, those around that.
+The steps are the last ones, or those around the step at which the loss became NaN or infinite for good.
 
-A live session writes the same when a run fails; this is for runs that did not, or whose dump is gone.
+A live session writes the same dump when a run fails; this one is for runs that did not fail, or whose dump is lost.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _history(run: RunRecord, capacity: int) -> list[CrashRow]:
 
 
 def _window(rows: Sequence[int], losses: Sequence[float | None], capacity: int) -> Sequence[int]:
-    """Return what the flight recorder, which forgets the oldest first, would hold at the end."""
+    """Return the rows that the flight recorder, which drops the oldest first, would have at the end."""
     kept: deque[int] = deque(maxlen=capacity)
     broken = 0
     for row in rows:
@@ -75,7 +75,7 @@ def _sites(run: RunRecord, kind: str) -> dict[str, list[int]]:
 
 
 def _norms(table: Any, layers: dict[str, list[int]]) -> dict[str, float]:
-    """L2 norm by layer, of the layers that were read; NaN where one held a value that is not finite."""
+    """Return the L2 norm of each layer that was read; NaN if it has a non-finite value."""
     if table is None:
         return {}
     total, count, nonfinite, rms = (

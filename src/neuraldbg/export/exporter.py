@@ -1,10 +1,10 @@
-"""The contract of an exporter: what enters is a run, its diagnosis and a selection; what leaves is a file, or a folder.
+"""The contract of an exporter: a run, its diagnosis and a selection enter; a file or a folder leaves.
 
 A member is one file of this folder with an ``EXPORTER``, registered by one line in ``__init__.py``. It writes to the
-path that it is given and looks at no other: that path is a temporary one, and whether it takes its place is not the
-member's to decide (``atomic_write.py``). What holds for all formats:
+given path and uses no other: that path is temporary, and ``atomic_write.py`` renames it to the target. Rules for all
+formats:
 
-- A row of time that stands for several steps carries their number, and low, mean and high, under names of their own.
+- A row of time for several steps has their number, and low, mean and high, under separate names.
 - Sites that were not read in a step leave nothing. Steps count from 0.
 - NaN and infinity are written as the format's readers expect them, never as a zero or a gap.
 - Names of layers come from the user's program: they may hold anything, and never become part of a path.
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which of the sites' numbers are written; everything where nothing is named."""
+    """The selection of layers and statistics to write; everything if nothing is named."""
 
     layers: tuple[str, ...] = ()
-    """Paths or aliases, as ``layer_alias.resolve`` takes them; a layer brings those inside it."""
+    """Paths or aliases, as ``layer_alias.resolve`` takes them; a layer includes those inside it."""
     stats: tuple[str, ...] = ()
-    """Of STATS."""
+    """Names of statistics, of STATS."""
 
     def rows(self, run: RunRecord) -> tuple[int, ...]:
-        """Rows of the table that are meant. UnknownLayer for a layer that the run does not have."""
+        """Return the selected rows of the table. A layer that the run does not have raises UnknownLayer."""
         paths = tuple(resolve(run.layout, layer) for layer in self.layers)
         inside = tuple(f"{path}." for path in paths)
         return tuple(
@@ -45,7 +45,7 @@ class Selection:
         )
 
     def columns(self, usual: tuple[str, ...] = STATS) -> tuple[str, ...]:
-        """Return the statistics that are meant. ConfigError for one that does not exist."""
+        """Return the selected statistics. An unknown one raises ConfigError."""
         for stat in self.stats:
             if stat not in STATS:
                 raise ConfigError(f"there is no statistic {stat!r}: {', '.join(STATS)} are")
@@ -53,21 +53,21 @@ class Selection:
 
 
 class Write(Protocol):
-    """What a member does. MissingExtra where a package is not installed, OSError where the disk does not take it."""
+    """Function of a member that writes a run; it raises MissingExtra without its package, OSError if a write fails."""
 
     def __call__(self, run: RunRecord, diagnosis: Diagnosis, selection: Selection, path: Path) -> None: ...
 
 
 @dataclass(frozen=True)
 class Exporter:
-    """A format."""
+    """One export format: its name, its default target and its writer."""
 
     name: str
-    """As ``neuraldbg export --format`` takes it."""
+    """Name of the format for ``neuraldbg export --format``."""
     target: str
-    """What the file or folder is called where nobody says."""
+    """Default name of the file or folder."""
     write: Write
     selects: bool = False
-    """Whether a selection changes what is written; a format that holds the whole run refuses one."""
+    """True if a selection changes the export; a format of the whole run refuses a selection."""
     files: tuple[str, ...] = ()
-    """Patterns of the names in the folder that it writes; none where it writes a single file."""
+    """Patterns of the names in the written folder; empty if the format writes a single file."""

@@ -75,7 +75,7 @@ def _dumps(value: Any) -> str:
 
 
 def _lines(history: History) -> Iterator[str]:
-    """Give the element of each row of time; those with a table bring it along."""
+    """Yield the element of each row of time, with its table if it has one."""
     known = {name: measured(history, name) for name in history.scalars}
     done = 0
     for slab in history.slabs():
@@ -99,7 +99,7 @@ def _line(history: History, row: int, known: Mapping[str, Any], table: str = "")
 
 
 def _tables(history: History, slab: Slab) -> list[str]:
-    """Return what the tables of each row add to its element."""
+    """Return the text of the tables of each row, for its element."""
     seen = slab.high[:, :, column("count")] > 0
     mean = _arrays(slab.mean, seen)
     thinned = history.width[slab.rows] > 1
@@ -113,7 +113,7 @@ def _tables(history: History, slab: Slab) -> list[str]:
 
 
 def _arrays(tables: Any, seen: Any) -> list[str]:
-    """(R, S, K) and (R, S) to R texts, each an array for every site that was seen."""
+    """Convert tables (R, S, K) and masks (R, S) to R texts, each with an array for every site that was read."""
     at, site = np.nonzero(seen)
     columns = [list(map(str, site.tolist())), *(texts(tables[at, site, k], JSON) for k in range(len(STATS)))]
     found = ["[" + ",".join(numbers) + "]" for numbers in zip(*columns, strict=True)]

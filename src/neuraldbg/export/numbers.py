@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Words(NamedTuple):
-    """How a format writes what is not finite."""
+    """The texts of a format for NaN, infinity and minus infinity."""
 
     nan: str
     inf: str
@@ -19,9 +19,9 @@ class Words(NamedTuple):
 
 
 PLAIN = Words("NaN", "inf", "-inf")
-"""As Python, numpy, pandas and R read them."""
+"""Texts that Python, numpy, pandas and R read."""
 JSON = Words('"NaN"', '"Infinity"', '"-Infinity"')
-"""As ``nouns.jsonable`` writes them."""
+"""Texts that ``nouns.jsonable`` writes."""
 _EXACT = 2.0**53
 
 

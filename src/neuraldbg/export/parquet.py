@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, RunRecord
 
 GROUP = 1 << 16
-"""Rows of a row group, or somewhat more."""
+"""Approximate number of rows of a row group."""
 
 
 def write(run: RunRecord, diagnosis: Diagnosis, selection: Selection, path: Path) -> None:

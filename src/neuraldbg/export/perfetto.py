@@ -1,12 +1,12 @@
-"""A trace for ui.perfetto.dev (or chrome://tracing): when steps ran, their numbers, and what happened when.
+"""A trace for ui.perfetto.dev (or chrome://tracing): the steps, their numbers and the events over time.
 
 The Trace Event Format as JSON; times are microseconds since the run began. The process ``training`` has a thread for
 each optimizer with its steps, counters of the scalars, and the events; each kind of sites is a process of its own,
-with a counter for each site and statistic (``rms`` where nothing else is asked for).
+with a counter for each site and statistic (``rms`` if no statistic is selected).
 
-A counter can show no NaN: where a value is not finite there is an instant that says so. A row that stands for several
-steps is a slice of its own name over all of them, and its numbers are counters of their own name. Of such a row only
-the end of its first step is recorded: the slice begins and ends where the rows around it say, or by the mean duration.
+A counter cannot show NaN: a non-finite value is an instant. A row for several steps is a slice with a separate name
+over all of them, and its numbers are counters with separate names. Of such a row only the end of its first step is
+recorded: the rows around it, or the mean duration, give start and end of the slice.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ COUNTERS = (
     "eval_accuracy",
     "overhead",
 )
-"""Scalars that are drawn; all others stand in the arguments of the step."""
+"""Scalars that are counters; all others are arguments of the step."""
 _US = 1e6
 
 
@@ -134,7 +134,7 @@ def _scalar(name: str, stream: int, several: bool) -> str:
 
 
 def _counters(named: dict[str, dict[str, float]], pid: int, time_s: float, width: int) -> Iterator[dict[str, Any]]:
-    """Counters at one time, by name and by the part of them: ``value``, or ``low``, ``mean`` and ``high``."""
+    """Yield counters at one time, by name and part: ``value``, or ``low``, ``mean`` and ``high``."""
     for name, parts in named.items():
         title = name if width == 1 else f"{name} (thinned)"
         finite = {part: value for part, value in parts.items() if math.isfinite(value)}
@@ -150,7 +150,7 @@ def _instant(name: str, category: str, pid: int, time_s: float, args: dict[str, 
 
 
 def _events(run: RunRecord, diagnosis: Diagnosis) -> Iterator[dict[str, Any]]:
-    """Lasting events may overlap, so each is a track of its own: an asynchronous slice."""
+    """Yield the events; lasting ones may overlap, so each is an asynchronous slice with a separate track."""
     for number, event in enumerate(diagnosis.events):
         name = f"{event.kind} in {event.layer}" if event.layer else event.kind
         begin, end = (time_of(run.history, step) for step in (event.first_step, event.last_step))
@@ -167,7 +167,7 @@ def _sites(run: RunRecord, slab: Slab, rows: Sequence[int], stats: Sequence[str]
     history, chosen = run.history, [run.layout.sites[row] for row in rows]
     picked = [column(stat) for stat in stats]
     seen = slab.high[:, list(rows), column("count")] > 0
-    # (3, R, S, K), of what is written alone.
+    # (3, R, S, K), of the selection only.
     three = np.stack([part[:, list(rows)][:, :, picked] for part in (slab.low, slab.mean, slab.high)])
     for place, at in enumerate(slab.rows.tolist()):
         time_s, width, cells = float(history.time[at]), int(history.width[at]), three[:, place].tolist()

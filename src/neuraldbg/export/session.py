@@ -1,6 +1,6 @@
-"""``session.json``: a debugging session to keep, to send on, and to compare another with.
+"""``session.json``: a debugging session to keep, to send on, and to compare with another.
 
-It is the document of the JSON export under the name that it has there: one format, which ``Run.load`` reads back.
+It is the document of the JSON export with another name, which ``Run.load`` reads back.
 """
 
 from __future__ import annotations

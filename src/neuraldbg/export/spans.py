@@ -1,4 +1,4 @@
-"""When things happened, in seconds since the run began."""
+"""The start and end of steps, in seconds since the run began."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def spans(history: History, rows: npt.NDArray[np.intp]) -> tuple[Floats, Floats]:
-    """Return begin and end of these rows, which are in the order of time; those of one optimizer do not overlap.
+    """Return start and end of rows that are in the order of time; the spans of one optimizer do not overlap.
 
-    A single step lasts from the end of the step before, whichever optimizer took that, to its own end: both are
-    recorded. Of a row that stands for several steps, the end of the first is recorded, and the mean duration.
+    A single step lasts from the end of the step before, of any optimizer, to its own end: both are recorded. Of a row
+    for several steps, the end of the first and the mean duration are recorded.
     """
     duration = history.scalars.get("duration", np.full(len(history), np.nan))[rows]
     closed, single = history.time[rows], history.width[rows] == 1
@@ -28,7 +28,7 @@ def spans(history: History, rows: npt.NDArray[np.intp]) -> tuple[Floats, Floats]
         own = np.flatnonzero(history.stream[rows] == stream)
         follows = begins[own[1:]]
         bins = ~single[own]
-        # A row of several steps goes on until the next one begins, or else for as long as its steps take on average.
+        # A row of several steps lasts until the next one begins, or else by the mean duration of its steps.
         ends[own[:-1]] = np.where(bins[:-1], follows, ends[own[:-1]])
         last = own[-1]
         if bins[-1] and np.isfinite(duration[last]):
@@ -40,6 +40,6 @@ def spans(history: History, rows: npt.NDArray[np.intp]) -> tuple[Floats, Floats]
 
 
 def time_of(history: History, step: int) -> float:
-    """Return when a step ended; where it is not recorded alone, when the first step of the row did that it is in."""
+    """Return the time at which a step ended, or the first step of its row if it has no row of its own."""
     before = np.flatnonzero(history.steps <= step)
     return float(history.time[before[-1] if len(before) else 0]) if len(history) else 0.0

@@ -1,13 +1,13 @@
 """A run as the tables of a data frame: columns with types and meanings, given in chunks.
 
 Five tables. ``steps``: a row for each recorded step, with its scalars. ``sites``: the long one, a row for each site and
-step in which it was read, with a column for each statistic. ``histograms``: how the values of a site were distributed
-in a few steps, a row for each bin with values in it. ``events`` and ``layers``: what was found, and what there is.
-``steps`` and ``sites`` meet in the columns ``step``, ``width`` and ``stream``, where both were kept alike.
+step in which it was read, with a column for each statistic. ``histograms``: the distribution of the values of a site in
+a few steps, a row for each bin that is not empty. ``events`` and ``layers``: the events and the layers of the run.
+``steps`` and ``sites`` share the key columns ``step``, ``width`` and ``stream``, where both were thinned alike.
 
-A row stands for ``width`` steps. Where that is 1 the numbers are those of the step, and columns that end in ``_low``
-and ``_high`` are empty. Elsewhere they are the means of the steps (of ``nonfinite`` and ``loss_nonfinite`` the sums),
-and ``_low`` and ``_high`` the extremes.
+A row is for ``width`` steps. If that is 1 the numbers are those of the step, and columns that end in ``_low`` and
+``_high`` are empty. Else they are the means over the steps (of ``nonfinite`` and ``loss_nonfinite`` the sums), and
+``_low`` and ``_high`` the extremes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MEANINGS = {
     "under": "finite elements that half precision rounds to 0",
     "over": "finite elements that half precision rounds to infinity",
 }
-"""Of STATS."""
+"""Meaning of each statistic of STATS."""
 _TIME = {
     "step": ("int", "the first optimizer step that the row stands for, from 0"),
     "width": ("int", "steps from the first to the last of the row; 1 is full resolution"),
@@ -64,20 +64,20 @@ _SITE = {
 
 
 class Words(NamedTuple):
-    """A column of text: few different ones, and which of them stands in each row."""
+    """A column of text: few different texts, and a code for each row."""
 
     codes: Any
-    """Shape (N,)."""
+    """Index of the text of each row, shape (N,)."""
     words: tuple[str, ...]
 
 
 Values: TypeAlias = "np.ma.MaskedArray[Any, Any] | Words"
-"""A column of a chunk; masked where there is nothing, which is not the same as NaN."""
+"""A column of a chunk; masked if there is no value, which is not the same as NaN."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """What a column holds."""
+    """The name, type and meaning of one column of a table."""
 
     name: str
     type: str
@@ -86,27 +86,27 @@ class Column:
 
     @property
     def unit(self) -> str:
-        """Its unit, "" for a pure number."""
+        """Unit of the column; "" for a pure number."""
         return UNITS.get(self.name, "")
 
 
 @dataclass(frozen=True)
 class Table:
-    """Columns and their rows."""
+    """A table: its columns, and its rows in chunks."""
 
     name: str
     columns: tuple[Column, ...]
     chunks: Callable[[], Iterable[Sequence[Values]]]
-    """The rows, some at a time: the values of all columns, in their order."""
+    """Function that yields the rows in chunks: the values of all columns, in their order."""
 
 
 def tables(run: RunRecord, diagnosis: Diagnosis, selection: Selection) -> tuple[Table, ...]:
-    """Return the tables of a run, of which nothing is read yet."""
+    """Return the tables of a run; their rows are read later."""
     return (_steps(run), _sites(run, selection), _histograms(run, selection), _events(diagnosis), _layers(run))
 
 
 def about(run: RunRecord, diagnosis: Diagnosis) -> dict[str, Any]:
-    """Return what was run, and what was found, as strict JSON values."""
+    """Return the description of the run and its diagnosis, as strict JSON values."""
     body = {"schema": SCHEMA, "verdict": diagnosis.verdict, "summary": diagnosis.summary, "run": run.info}
     found = jsonable(body)
     assert isinstance(found, dict)
@@ -114,7 +114,7 @@ def about(run: RunRecord, diagnosis: Diagnosis) -> dict[str, Any]:
 
 
 def measured(history: History, name: str) -> Any:
-    """Shape (T,): rows in which a scalar was measured. A NaN says that it was not, but for a loss that was NaN."""
+    """Return a mask (T,) of the rows in which a scalar was measured. NaN means not measured, except for a NaN loss."""
     found = ~np.isnan(history.scalars[name])
     if name == "loss" and "loss_nonfinite" in history.scalars:
         found |= history.scalars["loss_nonfinite"] > 0
@@ -122,7 +122,7 @@ def measured(history: History, name: str) -> Any:
 
 
 def scalar_rows(history: History) -> Any:
-    """Rows of time that are about scalars: all but those that only hold a table which was kept in finer steps."""
+    """Return the rows of time with scalars: all except those that only have a table which was thinned less."""
     any_scalar = np.zeros(len(history), bool)
     for name in history.scalars:
         any_scalar |= measured(history, name)
@@ -188,7 +188,7 @@ def _when(history: History, rows: Any) -> list[Values]:
 
 
 def _whose(run: RunRecord) -> Callable[[Any], list[Values]]:
-    """Return what gives the columns of _SITE for places in the layout."""
+    """Return a function that gives the columns of _SITE for indices of sites in the layout."""
     sites = run.layout.sites
     kind, layer, name = (_coded([getattr(site, part) for site in sites]) for part in ("kind", "module", "name"))
     call = np.array([site.call for site in sites], np.int64)
@@ -280,5 +280,5 @@ def _coded(texts: Sequence[str]) -> Words:
 
 
 def utf8(text: str) -> str:
-    """Return text with what UTF-8 cannot say (lone surrogates) written as escapes."""
+    """Replace lone surrogates, which UTF-8 cannot encode, with escapes."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,12 +1,12 @@
 """TensorBoard: a folder that ``tensorboard --logdir`` opens. Needs tensorboard, of the extra ``export``.
 
 Scalars under ``run/`` (loss, learning rate, gradient norm, ...) and under ``<kind>/<layer>/<statistic>`` for the sites
-(``rms`` and, where there are any, ``nonfinite``, unless others are asked for), at the step and the wall time at which
-they were recorded. TensorBoard's scalars are float32. A row that stands for several steps is no point of these: it has
-tags of its own, which end in ``thinned_low``, ``thinned_mean`` and ``thinned_high``, at its first step. Histograms,
-where the run has them and no statistic is chosen, are under ``<kind>/<layer>``: their extremes are the ends of their
-outermost bins, and their sums are not given, since the record does not have them. The diagnosis is a text. Names of
-layers are quoted as in an address, so that a slash in one makes no group.
+(``rms`` and, where there are any, ``nonfinite``, unless others are selected), at the step and the wall time at which
+they were recorded. TensorBoard's scalars are float32. A row for several steps is no point of these: it has separate
+tags, which end in ``thinned_low``, ``thinned_mean`` and ``thinned_high``, at its first step. Histograms, if the run has
+them and no statistic is selected, are under ``<kind>/<layer>``: their extremes are the ends of their outermost bins,
+and they have no sums, since the record does not have them. The diagnosis is a text. Names of layers are quoted as in a
+URL, so that a slash in a name makes no group.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 USUAL = ("rms", "nonfinite")
 FILE = "events.out.tfevents.{started}.neuraldbg"
-"""TensorBoard knows its files by ``tfevents`` in the name."""
+"""Name of the file; TensorBoard recognises its files by ``tfevents``."""
 _VERSION = "brain.Event:2"
 _QUOTED = {ord(c): f"%{ord(c):02X}" for c in "%/"} | {c: f"%{c:02X}" for c in (*range(0x20), 0x7F)}
 _WIDE = 72
@@ -75,7 +75,7 @@ def _text(tag: str, text: str) -> Any:
 
 
 def _said(diagnosis: Diagnosis) -> str:
-    """The text is read as Markdown: as a block of code, names in it stay what they are, and nothing wraps its lines."""
+    """Return the diagnosis as a block of code: TensorBoard reads Markdown, which would change names and wrap lines."""
     lines = [part for line in str(diagnosis).splitlines() for part in textwrap.wrap(line, _WIDE) or [""]]
     return "\n".join(f"    {line}" for line in lines)
 
@@ -86,7 +86,7 @@ def _histograms(run: RunRecord, selection: Selection) -> Iterator[tuple[int, lis
 
     rows = () if selection.stats else selection.rows(run)
     tags = _tags([run.layout.sites[row] for row in rows])
-    # As TensorFlow writes an end that is open.
+    # TensorFlow writes an open end like this.
     edges = np.nan_to_num(EDGES)
     for taken in run.histograms:
         values = []
@@ -107,7 +107,7 @@ def _histograms(run: RunRecord, selection: Selection) -> Iterator[tuple[int, lis
 
 
 def _points(run: RunRecord, selection: Selection) -> Iterator[tuple[int, list[tuple[str, float]]]]:
-    """Give row of time and values, in the order of time, so that no reader takes it for a run begun again."""
+    """Yield row of time and values in the order of time, so that no reader mistakes it for a run that restarted."""
     history, rows, stats = run.history, np.array(selection.rows(run), np.int64), selection.columns(USUAL)
     known = {name: measured(history, name) for name in history.scalars}
     several = len(run.streams) > 1
@@ -116,7 +116,7 @@ def _points(run: RunRecord, selection: Selection) -> Iterator[tuple[int, list[tu
     done = 0
     for slab in history.slabs():
         seen = slab.high[:, rows, column("count")] > 0
-        # (3, R, S, K), of what is written alone.
+        # (3, R, S, K), of the selection only.
         three = np.stack([part[:, rows][:, :, picked] for part in (slab.low, slab.mean, slab.high)])
         for place, at in enumerate(slab.rows.tolist()):
             yield from ((row, _scalars(run, row, known, several)) for row in range(done, at))
@@ -148,7 +148,7 @@ def _named(tag: str, three: Sequence[float], thinned: bool) -> list[tuple[str, f
 
 
 def _tags(sites: Sequence[Site]) -> list[str]:
-    """Names of any sites, each its own."""
+    """Return a unique tag for each site."""
     found: list[str] = []
     taken: set[str] = set()
     for number, site in enumerate(sites):

@@ -1,1 +1,1 @@
-"""Diagnosis and run for the eyes: the terminal, figures. Pure functions of the nouns, free of torch."""
+"""The presentation of runs and diagnoses: terminal, figures, reports. Pure functions of the nouns, without torch."""

@@ -1,6 +1,6 @@
 """Parts of a comparison as sentences and short phrases, the same on a terminal and in the dashboard.
 
-Names in them are those of the runs: a face makes them safe for itself.
+Names in them are those of the runs: each face makes them safe.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     )
 
 SETTINGS, HEALTH, LAYERS, LISTED = 12, 10, 8, 6
-"""How many of each are shown before the list is cut."""
+"""Largest numbers of items of each kind that are shown."""
 SIGN = {"identical": "healthy", "close": "healthy", "diverged": "suspect", "incomparable": "inconclusive"}
-"""The verdict of a diagnosis whose sign and colour a comparison has."""
+"""Verdict of a diagnosis that has the sign and colour of each result of a comparison."""
 SET, DIFFERS, WRONG = (
     "What was set differently",
     "What differs, and from which step on",
@@ -33,7 +33,7 @@ SET, DIFFERS, WRONG = (
 """Headings."""
 LOSS = "Loss, over the steps that both have"
 LOSSES = ("last finite", "lowest", "mean")
-"""What the numbers of a LossPair are: ``final``, ``best`` and ``mean``. A diagnosis tells medians of several steps."""
+"""Names of ``final``, ``best`` and ``mean`` of a LossPair. A diagnosis has medians of several steps instead."""
 KINDS = {
     "input": "inputs",
     "param": "weights",
@@ -47,12 +47,12 @@ KINDS = {
 
 
 def word_of(comparison: Comparison) -> str:
-    """Return the verdict for people."""
+    """Write the result of a comparison in a word for people."""
     return {"close": "same within the tolerance"}.get(comparison.verdict, comparison.verdict)
 
 
 def meanings(first: Difference, c: Comparison) -> list[str]:
-    """Say what it means that this place is the first, and how it goes on, a sentence each."""
+    """Write the meaning of the first difference, and its trend, a sentence each."""
     said = []
     if first.reading:
         said.append(f"{first.reading[0].upper()}{first.reading[1:]}.")
@@ -67,7 +67,7 @@ def meanings(first: Difference, c: Comparison) -> list[str]:
 
 
 def _overall(o: Trend, names: tuple[str, str]) -> str:
-    """Say what becomes of the median over all layers."""
+    """Write the trend of the median over all layers."""
     if o.broke is not None and o.broken is not None:
         end = f"in half of them or more {names[o.broken]} becomes NaN or infinite at step {o.broke:,}"
         return f"All layers: median difference {number(o.begin)} at step {o.first:,}, it grows: {end}."
@@ -78,26 +78,26 @@ def _overall(o: Trend, names: tuple[str, str]) -> str:
 
 
 def setting(one: Setting) -> tuple[str, str]:
-    """Return what was set, and how it is in either run."""
+    """Return the name of a setting, and its values in both runs."""
     name = f"{one.name} ({one.layer})" if one.layer else one.name
     return name, f"{shown(one.one)} -> {shown(one.other)} (from step {one.step:,})"
 
 
 def layer_pair(pair: LayerPair, names: tuple[str, str]) -> str:
-    """Say that a layer has another name or type in the other run."""
+    """Write that a layer has another name or type in the other run."""
     if pair.how == "structure":
         return f"{pair.one} is {pair.other} in {names[1]} (the same {pair.types[1]}, by structure)"
     return f"{pair.one or '(model)'}: {pair.types[0]} -> {pair.types[1]}"
 
 
 def only_in(name: str, only: tuple[str, ...]) -> str:
-    """Say which layers only one of the runs has."""
+    """Write which layers only one of the runs has."""
     more = f" (+{len(only) - LISTED} more: --json)" if len(only) > LISTED else ""
     return f"only in {name}: {', '.join(only[:LISTED])}{more}"
 
 
 def kind_row(kind: KindSpan) -> tuple[str, str, str, str]:
-    """Return a kind of sites, from which step on it differs, how many do, and by how much."""
+    """Return a kind of sites, the step from which it differs, the number of different sites, and their difference."""
     since = "identical" if kind.largest == 0 and not kind.differing else "within the tolerance"
     if kind.first is not None:
         since = f"step {kind.first:,}"
@@ -110,7 +110,7 @@ def kind_row(kind: KindSpan) -> tuple[str, str, str, str]:
 
 
 def apart(pair: LossPair) -> str:
-    """Say when the losses part, "" if they do not."""
+    """Write the step from which the losses differ; "" if they do not."""
     if pair.apart is not None:
         return f"more than 10% apart from step {pair.apart:,} on"
     if pair.parts is not None:
@@ -119,13 +119,13 @@ def apart(pair: LossPair) -> str:
 
 
 def health_place(one: HealthChange) -> str:
-    """Return where and when something is not the same."""
+    """Write the layer and the step of a change."""
     place = one.layer or ""
     return f"{place} step {one.step:,}".strip() if one.step is not None else place
 
 
 def footing(c: Comparison, dot: str) -> str:
-    """Return what the comparison rests on, its parts with a dot between them."""
+    """Write the extent of the comparison, its parts with a dot between them."""
     verdicts = " and ".join(verdict for verdict in c.verdicts if verdict)
     over = f"{counted(c.compared.sites, 'site')} in {counted(c.compared.read, 'step')}"
     parts = [
@@ -138,7 +138,7 @@ def footing(c: Comparison, dot: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """Return a setting's value for people."""
+    """Write a setting's value for people."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "none"}[value]
     if isinstance(value, (int, float)):
@@ -149,7 +149,7 @@ def shown(value: Any) -> str:
 
 
 def share(relative: float) -> str:
-    """Return a relative difference: in per cent where that is readable."""
+    """Write a relative difference, in per cent if that is readable."""
     if relative == float("inf"):
         return "NaN or Inf in one run only"
     return f"{100 * relative:.3g}%" if relative >= 1e-3 else f"{relative:.1e}"

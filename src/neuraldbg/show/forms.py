@@ -1,8 +1,7 @@
 """The forms of what is shown: a heat map, lines over steps, bars over layers, a distribution over time, a graph.
 
-A form is a plain value, without torch and without a drawing library. All numbers come from the run. What was sampled,
-binned or left out stands in ``notes``; a view that has nothing to show says in ``empty`` what is missing and how to
-record it.
+A form is a plain value, without torch and without a drawing library. All numbers come from the run. ``notes`` has what
+was sampled, binned or left out; ``empty`` of a view without data has what is missing and how to record it.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ if TYPE_CHECKING:
     Bools: TypeAlias = "npt.NDArray[np.bool_]"
 
 IN_NOTEBOOKS: list[Callable[[View], dict[str, Any]]] = []
-"""The function that draws a view in a notebook, put here by ``show/notebook.py``: a view knows nobody who draws it."""
+"""Functions that draw a view in a notebook, added by ``show/notebook.py``: a form imports no drawing code."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """An axis."""
+    """The label, unit and scaling of one axis."""
 
     label: str
-    """The field's word for it: "gradient norm", "step"."""
+    """Label in the field's own term: "gradient norm", "step"."""
     unit: str = ""
-    """"s", "ms", "B", "%"; empty where it is a pure number."""
+    """Unit: "s", "ms", "B", "%"; empty for a pure number."""
     log: bool = False
 
 
@@ -47,25 +46,25 @@ class Mark:
     role: str = "event"
     """``failure``, ``cause``, ``event`` or ``chosen``."""
     last: int | None = None
-    """The end of the stretch, None for a moment."""
+    """Last step of the stretch; None for a moment."""
     layer: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """What all forms have."""
+    """The fields that all forms have: name, title, notes, marks."""
 
     name: str
-    """Of the view that made it, as in VIEWS."""
+    """Name of the view, as in VIEWS."""
     title: str
-    """One line, plain text: names of layers in it are data."""
+    """Title in one line of plain text; names of layers in it are data."""
     notes: tuple[str, ...] = ()
-    """What was sampled, binned or left out, a sentence each, without the full stop."""
+    """Sentences on everything that was sampled, binned or left out, without the full stop."""
     empty: str = ""
-    """Why there is nothing to show, and how to record it; "" where there is something."""
+    """Reason for a view without data, and how to record it; "" if there is data."""
     marks: tuple[Mark, ...] = ()
     guilty: tuple[str, ...] = ()
-    """Layers to be shown strongly: what the first hypothesis names, or where its effect was seen first."""
+    """Layers to highlight: those that the first hypothesis names, or that show its effect first."""
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         """Return the view as a figure, or as text, for a notebook."""
@@ -75,45 +74,45 @@ class View:
 
 @dataclass(frozen=True, kw_only=True)
 class Heat(View):
-    """Layers (top to bottom in data-flow order) by steps."""
+    """A heat map of layers (top to bottom in data-flow order) by steps."""
 
     layers: tuple[str, ...]
-    """R paths."""
+    """Paths of the R layers."""
     steps: Ints
-    """Shape (C,): the first step of each column, ascending; columns need not touch each other."""
+    """First step of each column, ascending, shape (C,); there may be gaps between columns."""
     width: Ints
-    """Shape (C,): steps that a column stands for."""
+    """Number of steps of each column, shape (C,)."""
     values: Floats
-    """Shape (R, C); NaN where nothing finite was read."""
+    """Value of each cell, shape (R, C); NaN if no finite value was read."""
     nonfinite: Bools
-    """Shape (R, C): where NaN or infinite values were found, which no colour can show."""
+    """True if NaN or infinite values were found, which no colour can show, shape (R, C)."""
     scale: Scale
-    """Of the values."""
+    """Axis of the values."""
     reduce: str
-    """How the steps of one column became one cell: ``max``, ``min`` or ``mean``. A one-step spike is kept by max."""
+    """Reduction of the steps of a column to a cell: ``max``, ``min`` or ``mean``. ``max`` keeps a one-step spike."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One series of Lines."""
+    """One series of values over steps, part of Lines."""
 
     name: str
-    """For the legend: a layer's path, or a scalar."""
+    """Name in the legend: a layer's path, or a scalar."""
     steps: Ints
-    """Shape (T,): first step of each value."""
+    """First step of each value, shape (T,)."""
     values: Floats
-    """Shape (T,); NaN where nothing finite was measured: the line breaks there."""
+    """Values, shape (T,); NaN if no finite value was measured: the line breaks there."""
     low: Floats | None = None
     high: Floats | None = None
-    """Shape (T,): the extremes where a value stands for several steps; None at full resolution."""
+    """Extremes of values of several steps, shape (T,) each; None at full resolution."""
     layer: str | None = None
     nonfinite: Ints | None = None
-    """Steps at which it was NaN or infinite, None or empty if never."""
+    """Steps with a NaN or infinite value; None or empty if there are none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lines(View):
-    """Series over steps."""
+    """Several series over steps that share both axes."""
 
     lines: tuple[Line, ...]
     y: Scale
@@ -122,51 +121,51 @@ class Lines(View):
 
 @dataclass(frozen=True)
 class Bar:
-    """One group of Bars: a value for each layer."""
+    """One group of bars: a value for each layer."""
 
     name: str
     values: Floats
-    """Shape (L,); NaN where it was not read."""
+    """Value of each layer, shape (L,); NaN if it was not read."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bars(View):
-    """Values of each layer, in data-flow order."""
+    """Bars with the values of each layer, in data-flow order."""
 
     layers: tuple[str, ...]
     bars: tuple[Bar, ...]
     scale: Scale
     limits: tuple[tuple[str, float], ...] = ()
-    """Names and values of thresholds that a detector judges by."""
+    """Names and values of the thresholds of a detector."""
     step: int | None = None
-    """The step that is shown, None where it is not of one step."""
+    """Step that is shown; None if the bars are not of one step."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spread(View):
-    """How the values of one site are distributed, over time."""
+    """The distribution of the values of one site over time."""
 
     layer: str
     steps: Ints
-    """Shape (C,): first step of each column."""
+    """First step of each column, shape (C,)."""
     width: Ints
-    """Shape (C,)."""
+    """Number of steps of each column, shape (C,)."""
     scale: Scale
-    """Of the values of the tensor."""
+    """Axis of the values of the tensor."""
     mean: Floats
     std: Floats
     low: Floats
     high: Floats
-    """Shape (C,) each: moments and extremes of the finite values that were read."""
+    """Moments and extremes of the finite values that were read, shape (C,) each."""
     edges: Floats | None = None
-    """Shape (B + 1,): borders of the bins of the histograms, None where the run has none."""
+    """Borders of the bins of the histograms, shape (B + 1,); None if the run has no histograms."""
     shares: Floats | None = None
-    """Shape (B, C): share of the values in each bin, NaN in columns without a histogram."""
+    """Share of the values in each bin, shape (B, C); NaN in columns without a histogram."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """A point of a Graph. ``x`` and ``y`` run from 0 to 1, left to right and top to bottom."""
+    """A node of a graph, with ``x`` and ``y`` from 0 to 1, left to right and top to bottom."""
 
     id: str
     label: str
@@ -177,12 +176,12 @@ class Node:
     layer: str | None = None
     step: int | None = None
     detail: str = ""
-    """A sentence that a click or a pointer shows."""
+    """Sentence that a click or a pointer shows; empty if there is none."""
 
 
 @dataclass(frozen=True)
 class Link:
-    """An arrow of a Graph."""
+    """An arrow between two nodes of a graph."""
 
     source: str
     target: str
@@ -191,7 +190,7 @@ class Link:
 
 @dataclass(frozen=True, kw_only=True)
 class Graph(View):
-    """Nodes and arrows: the causal chain, or the data flow of the model."""
+    """A graph of nodes and arrows: the causal chain, or the data flow of the model."""
 
     nodes: tuple[Node, ...]
     links: tuple[Link, ...]

@@ -1,7 +1,7 @@
-"""How runs and views show themselves in a notebook.
+"""The display of runs and views in a notebook.
 
 A run is its diagnosis with the crash picture below it (matplotlib; without it, the loss and the gradients as text); a
-view is its plotly figure, or text. Nothing here raises, and nothing is loaded from the net.
+view is its plotly figure, or text. Nothing here raises, and nothing is loaded from the network.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 DPI = 90
 WIDTH = 100
-"""Columns of text."""
+"""Width of text in columns."""
 MATHJAX = re.compile(r'<script src="https?://[^"]*mathjax[^"]*"></script>')
-"""What plotly's HTML fetches from the net for formulas, which our figures have none of."""
+"""Pattern of the script that plotly's HTML loads from the network for formulas, which these figures do not have."""
 
 
 class Judged(Protocol):
-    """A run that can be explained: a session, or a record that was read back."""
+    """A run that can be explained: a session, or a record read from a file."""
 
     def diagnose(self) -> Diagnosis: ...
 
 
 class Shown:
-    """What ``NeuralDbg`` and ``Run`` are in a notebook."""
+    """The mixin that displays ``NeuralDbg`` and ``Run`` in a notebook."""
 
     def _repr_html_(self: Judged) -> str:
         return _run_html(self)
@@ -85,7 +85,7 @@ def safe_lines(text: str) -> str:
 
 
 def view_bundle(view: View) -> dict[str, Any]:
-    """Return a view in the formats that a notebook chooses from: plotly's own where it can show them, and text."""
+    """Return a view in the formats that a notebook can choose: plotly's own if it can show them, and text."""
     from neuraldbg.show.terminal.draw import drawn  # noqa: PLC0415 (only where it is needed)
 
     try:

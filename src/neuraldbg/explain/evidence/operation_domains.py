@@ -29,7 +29,7 @@ Broken = tuple[str, float, float]
 def broken(op: str, operand: str, stats: Mapping[str, float], dtype: str) -> Broken | None:
     """Return the violation of an operand that is outside its operation's domain; None if it is inside.
 
-    ``stats`` holds ``min``, ``max``, ``zeros`` and ``nonfinite`` of the operand at the step in question.
+    ``stats`` has ``min``, ``max``, ``zeros`` and ``nonfinite`` of the operand at the step in question.
     """
     zeros, low, high = stats["zeros"], stats["min"], stats["max"]
     zero: Broken = (f"holds {plural(int(zeros), 'exact zero')}", 0, 0)

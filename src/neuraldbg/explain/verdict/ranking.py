@@ -101,7 +101,7 @@ def _tier(cause: Cause, finding: Finding) -> Tier:
 
 
 def _explained_away(case: Case, lower: Weighed, others: list[Weighed]) -> Weighed:
-    """Discount a cause by the one higher cause that explains most of what supports it."""
+    """Discount a cause by the one higher cause that explains most of its evidence."""
     # Only a credible cause of a higher tier that was at work in time can explain the lower one.
     rests_on = lower.cause.explains & case.kinds
     best: Evidence | None = None

@@ -60,7 +60,7 @@ def credible(case: Case, hypotheses: tuple[Hypothesis, ...]) -> tuple[Hypothesis
 
 
 def judge(case: Case, hypotheses: tuple[Hypothesis, ...], certain: frozenset[str]) -> tuple[str, str]:
-    """Return verdict and summary. ``certain`` holds the ids of causes read from the program itself."""
+    """Return verdict and summary. ``certain`` has the ids of the causes that are read from the program itself."""
     named = [h for h in hypotheses if h.confidence >= CREDIBLE]
     top = named[0] if named else None
     steps = case.run.steps or len(case.history)
@@ -210,7 +210,7 @@ def _ending(case: Case) -> str:
 
 
 def _nothing_seen(case: Case) -> str:
-    """Write what was searched for and what of it was found, for a run without a step."""
+    """Write the things that were searched for and found, for a run without a step."""
     # The counts of each thing a training needs show which one is missing.
     info, seen = case.run.info, case.run.info.coverage
     backwards = int(seen.get("backwards", 0))

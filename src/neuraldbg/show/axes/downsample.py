@@ -1,4 +1,4 @@
-"""A long line as fewer points that look the same: no extreme is lost, and each stands at its own step."""
+"""A long line as fewer points that look the same: no extreme is lost, and each keeps its step."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def thinned(line: Line, most: int) -> Line:
 
 
 def _in_stretches(values: Floats, size: int, instead: float) -> Floats:
-    """Shape (stretches, size), with a number instead of NaN, and to fill the last one."""
+    """Return values as (stretches, size), with a number for NaN and for the missing end of the last stretch."""
     padded = np.full(-(-len(values) // size) * size, instead)
     padded[: len(values)] = np.where(np.isnan(values), instead, values)
     return padded.reshape(-1, size)

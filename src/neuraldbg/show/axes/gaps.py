@@ -1,4 +1,4 @@
-"""Which stretch of time a column stands for in a picture, where layers were not read in every step."""
+"""The stretch of time of each column of a picture, for runs whose layers were not read in every step."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ if TYPE_CHECKING:
     from neuraldbg.show.forms import Ints
 
 USUAL = 2
-"""A gap of less than so many usual distances between columns is the pace of reading, a longer one is shown as a gap."""
+"""Number of usual distances between columns from which a gap is shown as a gap."""
 
 LONG, TIMES = 0.02, 10
-"""A line is not drawn across a stretch without readings that is this share of it and so many usual distances long."""
+"""Least length of a stretch without readings at which a line breaks: share of the line, and usual distances."""
 
 
 def breaks(steps: Ints, width: Ints) -> Ints:
-    """Return after which readings nothing was read for long, as places: a line across would show what nobody saw.
+    """Return the indices of readings after which nothing was read for long: a line across would show unread values.
 
-    The usual distance is the one up to there, as reading may become rarer later.
+    The usual distance is that of the readings before, since readings may become rarer later.
     """
     if len(steps) < 3:  # with less there is no usual distance
         return np.zeros(0, np.int64)
@@ -33,7 +33,7 @@ def breaks(steps: Ints, width: Ints) -> Ints:
 def seen_until(steps: Ints, width: Ints) -> Ints:
     """Return where each column ends, shape (C,): at the next one, if it follows at the usual pace.
 
-    Where one step in twenty is read, columns of their true width would be slivers that nobody sees.
+    If one step in twenty is read, columns of their true width would be too narrow to see.
     """
     if not len(steps):
         return steps

@@ -1,4 +1,4 @@
-"""Numbers along an axis of a text or a figure: which of the cells a value falls into, and where ticks stand."""
+"""Numbers along an axis of a text or a figure: the cell of each value, and the ticks."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ if TYPE_CHECKING:
 
 
 LARGEST = 8e307
-"""An axis does not reach further than this, so that its length is a number."""
+"""Largest end of an axis, so that its length is finite."""
 DECADES = 2
-"""Numbers that span more powers of ten than this are drawn on a log axis: on a linear one the small ones are at 0."""
+"""Powers of ten above which numbers are drawn on a log axis: on a linear one the small ones are at 0."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A range of numbers, linear or logarithmic. ``low`` is less than ``high``, and above 0 where it is logarithmic."""
+    """An axis over a range of numbers, linear or logarithmic; ``low`` is less than ``high``, and above 0 if it is
+    logarithmic.
+    """
 
     low: float
     high: float
     log: bool = False
 
     def place(self, values: Floats | Ints, cells: int) -> Ints:
-        """Return the cell of each value, 0 to cells - 1; -1 for what is not finite or cannot be on the axis."""
+        """Return the cell of each value, 0 to cells - 1; -1 for values that are not finite or not on the axis."""
         values = np.asarray(values, np.float64)
         low, high = self._scaled(np.array([self.low, self.high]))
         scaled = self._scaled(values)
@@ -59,7 +61,7 @@ class Axis:
 def wide(values: Floats, *, signed: bool = False) -> bool:
     """Return True if the finite numbers that are not 0 span more powers of ten than a linear axis can show.
 
-    Where one is negative they do not, as a log axis has no place for it; ``signed``: the axis has one on either side.
+    With a negative number they do not, since a log axis has no place for it; with ``signed`` the axis has both sides.
     """
     finite = values[np.isfinite(values)]
     sizes = np.abs(finite[finite != 0])
@@ -69,7 +71,7 @@ def wide(values: Floats, *, signed: bool = False) -> bool:
 
 
 def axis_of(parts: Iterable[Floats | Ints], *, log: bool = False) -> Axis:
-    """Return the axis that holds all finite numbers, those above 0 where it is logarithmic."""
+    """Return the axis over all finite numbers, or those above 0 if it is logarithmic."""
     found = [np.asarray(part, np.float64).ravel() for part in parts]
     values = np.concatenate(found) if found else np.zeros(0)
     values = values[np.isfinite(values)]

@@ -1,4 +1,4 @@
-"""Numbers that people give by hand: what enters are lists, arrays or tensors of any framework, what leaves is numpy."""
+"""Numbers that people give by hand: lists, arrays or tensors of any framework enter, numpy arrays leave."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def numbers(values: Any, what: str, axes: int = 1) -> Floats:
-    """Return numbers as float64, flat or with that many axes. ConfigError for what are none; ``what`` names them."""
+    """Convert numbers to float64, flat or with ``axes`` axes. Other values raise ConfigError; ``what`` names them."""
     try:
         found = _array(values)
         if found.dtype.kind in "cSUmM":  # numpy would make numbers of words, and drop imaginary parts

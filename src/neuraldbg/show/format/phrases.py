@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Evidence, Hypothesis
 
 LIKELY = 0.2
-"""Below it a cause is told in a line, not in a block: a long block would bury the likely one."""
+"""Probability below which a cause has one line, not a block: a long block would hide the likely one."""
 
 
 def percent(confidence: float) -> str:
-    """Return a probability in per cent; what is not certain never reads as 100 % or 0 %."""
+    """Write a probability in per cent, never as 100 % or 0 % if it is not certain."""
     shown = round(100 * confidence)
     if shown >= 100 and confidence < 1:
         return ">99%"
@@ -25,17 +25,17 @@ def percent(confidence: float) -> str:
 
 
 def place(cause: Hypothesis) -> list[str]:
-    """Return its layer and its first step, those that it has."""
+    """Return the layer and the first step of a hypothesis in words, if known."""
     layer = [cause.layer] if cause.layer else []
     return layer + ([f"step {cause.step:,}"] if cause.step is not None else [])
 
 
 def statement(evidence: Evidence) -> str:
-    """Return the statement with its measured numbers, those that it does not give itself."""
+    """Write the statement of a piece of evidence with its measured numbers, except those that it already has."""
     said, value, limit = evidence.statement, evidence.value, evidence.threshold
     told = [f"measured {number(value)}"] if _numeric(value) and not says(said, value) else []
     counted = _counted(value)
-    # That a count is above zero goes without saying.
+    # A threshold of zero for a count adds nothing.
     if _numeric(limit) and not (counted and limit == 0) and not says(said, limit, rounded=False):
         told.append(f"judged against {number(limit)}")
     # An integer counts what the statement lists, or is the step that it is about; a word is a name, for programs.
@@ -44,7 +44,7 @@ def statement(evidence: Evidence) -> str:
 
 
 def _numeric(value: object) -> TypeGuard[float]:
-    """Return True if it is a number; those of numpy are neither int nor float."""
+    """Return True if a value is a number; those of numpy are neither int nor float."""
     return isinstance(value, Real)
 
 
@@ -53,5 +53,5 @@ def _counted(value: object) -> bool:
 
 
 def credible(hypotheses: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:
-    """Return the first cause, and those behind it that are likely enough for a block of their own."""
+    """Return the first cause, and those after it that are likely enough for a block."""
     return tuple(h for i, h in enumerate(hypotheses) if i == 0 or h.confidence >= LIKELY)

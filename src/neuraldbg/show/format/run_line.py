@@ -1,4 +1,4 @@
-"""One line of facts about a run: what ran, how long, and what watching it cost."""
+"""One line of facts about a run: script, duration, and the overhead of NeuralDBG."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMES = 2
 
 
 def facts_line(run: Mapping[str, Any], between: str) -> str:
-    """Join the facts that the diagnosis carries; those it does not carry are left out."""
+    """Join the facts about the run that the diagnosis has."""
     parts = [str(run["script"])] if run.get("script") else []
     if isinstance(run.get("steps"), int):
         parts.append(counted(run["steps"], "step"))
@@ -36,9 +36,9 @@ def facts_line(run: Mapping[str, Any], between: str) -> str:
 
 
 def spent(cost: Mapping[str, Any]) -> str:
-    """Return what watching took and might take: ``0.23 s on 0.21 s of training; allowed: 2 s at the start, then 1%``.
+    """Write the overhead and its limit: ``0.23 s on 0.21 s of training; allowed: 2 s at the start, then 1%``.
 
-    A run of a few seconds is mostly what is allowed at the start. "" where nothing was counted, or nothing limited.
+    In a run of a few seconds the allowance at the start dominates. "" if nothing was counted, or nothing limited.
     """
     own, training, budget, start = (cost.get(name) for name in ("own_s", "training_s", "budget", "allowance_s"))
     if own is None or training is None or budget is None or start is None:

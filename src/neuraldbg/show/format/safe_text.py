@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 
 GUILTY = "guilty layer, or hit first"
-"""What the sign of a guilty layer means, in every face: the first cause may name none."""
+"""Meaning of the sign of a guilty layer, in every face: the first cause may name no layer."""
 NO_VALUE = "no value"
-"""A layer that has no bar: it was not read, has no such tensor, or held nothing finite."""
+"""Text for a layer without a bar: it was not read, has no such tensor, or had no finite value."""
 ZERO = "exactly 0"
-"""A layer whose bar has no place on a log axis."""
+"""Text for a layer whose bar has no place on a log axis."""
 _NUMBER = re.compile(r"(?<![\w.])([-+]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?)(\s?%)?")
 HALF = 0.5 + 1e-9
 """Per cent are often rounded to whole ones."""
@@ -20,9 +20,10 @@ _UNSAFE = {0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A
 
 
 def plain(text: str, encoding: str = "utf-8", keep: str = "") -> str:
-    """Return the text with control characters, and what the encoding cannot say, written as escapes.
+    """Replace control characters, and characters that the encoding does not have, with escapes.
 
-    Names of layers and scripts come from the user's program: they may hold anything, and must not steer the terminal.
+    Names of layers and scripts come from the user's program: they may have any character, and must not control the
+    terminal.
     """
     shown = "".join(c if c in keep or _harmless(c) else c.encode("unicode_escape").decode() for c in text)
     return shown.encode(encoding, "backslashreplace").decode(encoding)
@@ -34,7 +35,7 @@ def _harmless(char: str) -> bool:
 
 
 def shortest(file: str) -> str:
-    """Return a file's path as seen from the working directory where it lies below that, else in full."""
+    """Return a file's path relative to the working directory if it is below that, else in full."""
     try:
         return str(Path(file).relative_to(Path.cwd()))
     except (ValueError, OSError):  # elsewhere, or the working directory is gone
@@ -42,7 +43,7 @@ def shortest(file: str) -> str:
 
 
 def number(value: float | str | None) -> str:
-    """Return a number with the digits that matter: 0.00123, 4.2, 12,345, 3.1e-08."""
+    """Write a number with its significant digits: 0.00123, 4.2, 12,345, 3.1e-08."""
     if value is None or isinstance(value, str):
         return value or ""
     if not math.isfinite(value):
@@ -54,9 +55,9 @@ def number(value: float | str | None) -> str:
 
 
 def says(statement: str, value: float | str, *, rounded: bool = True) -> bool:
-    """Return True if a sentence already gives a number, within 1 %; a share, also in per cent.
+    """Return True if a sentence already has a number, within 1 %; a share, also in per cent.
 
-    ``rounded`` allows for half a unit of the last digit of a per cent: what was measured, not what it is judged by.
+    ``rounded`` allows for half a unit of the last digit of a per cent, for measured values and not for thresholds.
     """
     if isinstance(value, str):
         return value.lower() in statement.lower()
@@ -72,12 +73,12 @@ def says(statement: str, value: float | str, *, rounded: bool = True) -> bool:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a count with its noun: 1 step, 1,200 steps."""
+    """Write a count with its noun: 1 step, 1,200 steps."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def duration(seconds: float) -> str:
-    """Return a time span as people say it: 0.42 s, 12.3 s, 4 min 10 s, 3 h 5 min."""
+    """Write a time span as a person would: 0.42 s, 12.3 s, 4 min 10 s, 3 h 5 min."""
     if seconds < 60:
         return f"{seconds:.2g} s" if seconds < 1 else f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -87,7 +88,7 @@ def duration(seconds: float) -> str:
 
 
 def listed(items: list[str], most: int) -> str:
-    """Join names with commas; a long list is cut, and says so."""
+    """Join names with commas; a long list is cut, with the number left out."""
     more = f" (+{len(items) - most} more: --json)" if len(items) > most else ""
     return ", ".join(items[:most]) + more
 

@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LONGEST = 26
-"""Characters."""
+"""Largest length of a name in characters."""
 
 
 def short_names(paths: Sequence[str]) -> dict[str, str]:
-    """Cut paths from the left, where they are alike, at a dot; those that would become equal keep both their ends."""
+    """Cut paths from the left at a dot, where they are alike; those that would become equal keep both ends."""
     cut = {path: _from_the_left(path) for path in paths}
     taken = list(cut.values())
     return {path: short if taken.count(short) == 1 else _both_ends(path) for path, short in cut.items()}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PATTERNS = ("", "/", ".", "x")
 ROW, AROUND, LEAST, TALLEST = 20, 150, 300, 1600
-"""Pixels: a bar, what surrounds them, and the height at least and at most."""
+"""Sizes in pixels: a bar, the surroundings of all bars, least height, largest height."""
 
 
 def figure(view: Bars, theme: Theme) -> go.Figure:
@@ -60,7 +60,7 @@ def figure(view: Bars, theme: Theme) -> go.Figure:
 
 
 def _ticks(view: Bars, theme: Theme) -> list[str]:
-    """The names, with what is missing: no bar can show it."""
+    """Return the names, with a note on missing values, which no bar can show."""
     values = np.array([bar.values for bar in view.bars]).reshape(len(view.bars), -1)
     missing, bad = np.isnan(values).all(axis=0), np.isinf(values).any(axis=0)
     lost = [_zeros(view, i) for i in range(len(view.layers))]
@@ -71,7 +71,7 @@ def _ticks(view: Bars, theme: Theme) -> list[str]:
 
 
 def _zeros(view: Bars, layer: int) -> str:
-    """Say which bars of a layer a log axis has no place for; of all that there are, no names."""
+    """Write which bars of a layer have no place on a log axis; without names if it is all of them."""
     zero = [bar.name for bar in view.bars if bar.values[layer] == 0]
     if not view.scale.log or not zero:
         return ""

@@ -30,15 +30,15 @@ LEAST, LARGEST = 1e-37, 1e38
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of a view with a column for every gap between them."""
+    """The columns of a view, with a column for every gap between them."""
 
     edges: Floats
-    """Shape (C + 1,): a step is as wide as 1, and stands in its middle."""
+    """Borders of the columns, shape (C + 1,); a step has a width of 1, with its number in the middle."""
     which: Ints
-    """Shape (C,): the column of the view, -1 for a gap."""
+    """Column of the view, shape (C,); -1 for a gap."""
     first: Ints
     last: Ints
-    """Shape (C,): the steps that were read, or of the gap."""
+    """First and last step that were read, or of the gap, shape (C,) each."""
 
     def spread(self, values: Floats, gap: float = np.nan) -> Floats:
         """Return values of shape (R, columns of the view) as (R, C)."""
@@ -60,9 +60,9 @@ def columns_of(steps: Ints, width: Ints) -> Columns:
 
 
 def coloured(values: Floats, scale: Scale) -> tuple[Floats, dict[str, Any]]:
-    """Return the numbers that colours stand for, powers of ten on a log scale, with the bar that explains them.
+    """Return the numbers of the colours, powers of ten on a log scale, with the colour bar.
 
-    What is 0 or less has the least colour of a log scale.
+    Values of 0 or less have the lowest colour of a log scale.
     """
     title = {"text": axis_title(scale), "side": "right"}
     bar: dict[str, Any] = {"title": title, "thickness": 14, "outlinewidth": 0}
@@ -96,7 +96,7 @@ def in_numbers(values: Floats, columns: Columns) -> npt.NDArray[np.floating[Any]
 
 
 def places(layers: Sequence[str], columns: Columns) -> Any:
-    """Return what a click on each cell says: layer and first step."""
+    """Return the data of a click on each cell: layer and first step."""
     found = np.empty((len(layers), len(columns.first), 2), object)
     found[:, :, 0] = np.array([*layers, ""], object)[:-1, None]  # never read as an array of fixed length
     found[:, :, 1] = columns.first.tolist()
@@ -104,14 +104,14 @@ def places(layers: Sequence[str], columns: Columns) -> Any:
 
 
 def with_steps(told: Any, columns: Columns) -> Any:
-    """Return what the pointer shows of each cell: its value in words and its steps."""
+    """Return the text of the pointer for each cell: its value in words and its steps."""
     ends = zip(columns.first.tolist(), columns.last.tolist(), strict=True)
     steps = [f"<br>step {a:,}" if a == b else f"<br>steps {a:,} to {b:,}" for a, b in ends]
     return np.char.add(told, np.array(steps, str))
 
 
 def cell_map(columns: Columns, rows: Any, z: Floats, bar: dict[str, Any], theme: Theme, **more: Any) -> go.Heatmap:
-    """Return the trace of a map; what is NaN shows the ground and still answers the pointer."""
+    """Return the trace of a map; NaN cells show the background and still answer the pointer."""
     finite = z[np.isfinite(z)]
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
     return graph_objects().Heatmap(

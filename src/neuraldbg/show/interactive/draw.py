@@ -1,4 +1,4 @@
-"""A view as a plotly figure: what enters is any form and a theme, what leaves is a figure to zoom and click in.
+"""A view as a plotly figure: any form and a theme enter, a figure to zoom and click in leaves.
 
 What a click means is in the point's ``customdata``: item 0 is the layer's path as the record has it ("" is the model
 itself), None where it is of no layer; item 1 is the first step that it stands for, None where it is of no step. What
@@ -9,7 +9,7 @@ of the row.
 A layer's path in ``customdata`` is data: escape it before it becomes HTML. Everywhere else in the figure names are
 escaped already, since plotly reads a little HTML in all of its texts.
 
-``uirevision`` is that of the view and what it shows, so that drawing it anew keeps a person's zoom. Needs the extra
+``uirevision`` is that of the view and what it shows, so that drawing it again keeps a person's zoom. Needs the extra
 ``dashboard``.
 """
 

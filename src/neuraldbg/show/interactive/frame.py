@@ -1,4 +1,4 @@
-"""What figures have in common: title, notes, ground, the moment of failure, and the lane of events below the data."""
+"""Common parts of figures: title, notes, background, the moment of failure, and the lane of events below the data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TITLE, NOTE = 90, 110
 LANES = 7
 """Rows of the lane of events; events of more kinds share the last one."""
 LANE_SHARE = 0.055
-"""Of the height, each row."""
+"""Height of each row of the lane, as a share of the figure's."""
 LEFT, EDGE, LETTER, SCALE, LEGEND = 72, 18, 7.8, 72, 34
 """Pixels: beside an axis of numbers; beside names, and each letter; a colour scale without its letters; a legend."""
 TAG = re.compile("<[^>]*>|&[a-z]+;")
@@ -32,7 +32,7 @@ DASHES = {"failure": "dash", "chosen": "dot"}
 
 
 def graph_objects() -> Any:
-    """Return plotly's module. MissingExtra where it is not installed."""
+    """Return plotly's module. MissingExtra is raised if it is not installed."""
     try:
         import plotly.graph_objects as found  # noqa: PLC0415 (an extra)
     except ImportError:
@@ -41,7 +41,7 @@ def graph_objects() -> Any:
 
 
 def framed(view: View, theme: Theme, revision: str) -> go.Figure:
-    """Return an empty figure with title and ground. A figure of the same ``revision`` keeps what a person zoomed to."""
+    """Return an empty figure with title and background. A figure of the same ``revision`` keeps a person's zoom."""
     go = graph_objects()
     title = "<br>".join(safe(line) for line in textwrap.wrap(view.title, TITLE, max_lines=2, placeholder=" …"))
     return go.Figure(
@@ -88,7 +88,7 @@ def with_notes(title: str, view: View, theme: Theme) -> str:
 
 
 def say_empty(figure: go.Figure, view: View, theme: Theme) -> go.Figure:
-    """Write into an empty figure why it is."""
+    """Write into an empty figure the reason that it is empty."""
     words = "<br>".join(safe(line) for line in textwrap.wrap(view.empty, 60))
     figure.add_annotation(
         text=words, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False, font={"color": theme.muted, "size": 14}
@@ -194,7 +194,7 @@ def _stretches(events: Sequence[Mark], rows: Sequence[int], theme: Theme) -> go.
 
 
 def _crosses(bad: Sequence[tuple[str, str | None, int]], theme: Theme) -> go.Scatter:
-    """Return what was not finite, in the first row."""
+    """Return the crosses of NaN and infinite values, in the first row."""
     return graph_objects().Scatter(
         x=[step for _, _, step in bad],
         y=[0] * len(bad),

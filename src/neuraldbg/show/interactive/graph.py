@@ -25,13 +25,13 @@ SYMBOLS = {
     "unseen": "circle-open",
 }
 LABEL, DETAIL = 32, 60
-"""Characters of a line of a label at most, and of what the pointer shows."""
+"""Largest length in characters of a line of a label, and of the pointer's text."""
 ACROSS = 100
 """Characters that fit beside each other in a figure of usual width."""
 SHORTEST = 5
 """A label that has room for fewer characters is left to the pointer."""
 RANK, AROUND, LEAST, TALLEST = 46, 140, 300, 1600
-"""Pixels: a rank of nodes, what surrounds the graph, and the height at least and at most."""
+"""Sizes in pixels: a rank of nodes, the surroundings of the graph, least height, largest height."""
 ARROWS = 300
 """With more links than this they are plain lines."""
 
@@ -65,7 +65,7 @@ def figure(view: Graph, theme: Theme) -> go.Figure:
 
 
 def _rooms(nodes: tuple[Node, ...]) -> dict[str, int]:
-    """Characters that each label has on the right of its node, before the next one of the same rank."""
+    """Return the number of characters for each label on the right of its node, before the next node of its rank."""
     ranks: dict[float, list[Node]] = {}
     for node in sorted(nodes, key=lambda node: node.x):
         ranks.setdefault(round(node.y, 3), []).append(node)
@@ -172,7 +172,7 @@ def _told(node: Node) -> str:
 
 
 def _label(words: str, room: int) -> str:
-    """A label of at most three lines; a path that does not fit loses its beginning, which its neighbours share."""
+    """Return a label of at most three lines; a long path loses its beginning, which its neighbours share."""
     if room < SHORTEST:
         return ""
     if " " not in words and len(words) > room:

@@ -22,11 +22,11 @@ ALL_NAMED = 40
 CROSSED = 400
 """Crosses, one where each stretch of NaN or infinite cells begins; the stretches after them have the colour alone."""
 ROW, AROUND, LEAST, TALLEST = 22, 170, 300, 1200
-"""Pixels: a layer, what surrounds the map, and the height at least and at most."""
+"""Sizes in pixels: a layer, the surroundings of the map, least height, largest height."""
 
 
 def figure(view: Heat, theme: Theme) -> go.Figure:
-    """Return the map. What was not read, and what held NaN or infinite values, has a colour and a name of its own."""
+    """Return the map. Unread cells, and cells with NaN or infinite values, have separate colours and names."""
     made = framed(view, theme, view.scale.label)
     columns = columns_of(view.steps, view.width)
     values, bad = columns.spread(view.values), columns.spread(view.nonfinite.astype(float), 0.0) > 0
@@ -72,7 +72,7 @@ def figure(view: Heat, theme: Theme) -> go.Figure:
 
 
 def _told(view: Heat) -> str:
-    """Return what the pointer says of a cell, by its numbers."""
+    """Return the pointer's text of a cell, from its numbers."""
     one = bool((view.width == 1)[(np.isfinite(view.values) | view.nonfinite).any(axis=0)].all())
     steps = "step %{customdata[0]:,}" if one else "steps %{customdata[0]:,} to %{customdata[1]:,}"
     unit = f" {safe(view.scale.unit)}" if view.scale.unit else ""
@@ -80,7 +80,7 @@ def _told(view: Heat) -> str:
 
 
 def _cross_out(made: go.Figure, columns: Columns, rows: list[str], bad: Bools, theme: Theme) -> None:
-    """Mark where each stretch of a row begins, so that it is told from others without colour too.
+    """Mark the first cell of each stretch of a row, so that it is distinguished without colour, too.
 
     The text that plotly can write into cells costs it 25 s for a map of 120 x 240.
     """

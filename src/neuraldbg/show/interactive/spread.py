@@ -1,4 +1,4 @@
-"""How the values of a site are distributed over time: the share in each bin, or else extremes, mean and deviation."""
+"""The distribution of a site's values over time: the share in each bin, or else extremes, mean and deviation."""
 
 from __future__ import annotations
 

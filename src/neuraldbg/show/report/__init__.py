@@ -1,1 +1,1 @@
-"""RunRecord, Diagnosis -> one file for people: self-contained HTML, or Markdown."""
+"""The report: a RunRecord and a Diagnosis enter, one file for people leaves, self-contained HTML or Markdown."""

@@ -1,7 +1,7 @@
-"""What a report says, whatever its format: RunRecord and Diagnosis -> Content, in reading order.
+"""The content of a report in any format: a RunRecord and a Diagnosis enter, Content in reading order leaves.
 
-Pictures are computed here and drawn by whoever writes the format. Words of the run are passed on as they are: each
-format makes them safe in its own way.
+Pictures are computed here and drawn by the writer of each format. Words of the run are passed on unchanged: each format
+makes them safe.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from neuraldbg.show.forms import View
 
 Row = tuple[str, str]
-"""A name and what is known of it."""
+"""A name and its value, as a row of a table."""
 
 
 MEANING = {
@@ -36,26 +36,26 @@ MEANING = {
 
 @dataclass(frozen=True)
 class Background:
-    """What is known of a cause in general, from the taxonomy."""
+    """The title and help page of a cause, from the taxonomy."""
 
     title: str
-    """A few words."""
+    """Name of the fault in a few words."""
     page: str = ""
-    """Paragraphs and headings: what it is, how it shows, how it is told apart, what to do."""
+    """Help page with its headings: What it is, How it shows, How it is told apart, What to do."""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """A hypothesis in words."""
+    """One hypothesis of the diagnosis, in words for the report."""
 
     id: str
     title: str
     confidence: str
-    """In per cent."""
+    """Confidence in per cent."""
     share: float
-    """0 to 1."""
+    """Confidence from 0 to 1."""
     place: str
-    """Layer and step, "" where it has none."""
+    """Layer and step; "" if it has none."""
     sentence: str
     supports: tuple[str, ...]
     against: tuple[str, ...]
@@ -64,32 +64,32 @@ class Cause:
     remedy: str
     code: str
     lines: tuple[tuple[str, str, str], ...]
-    """Lines of the user's code to look at: file and number, what happens there, and the line itself."""
+    """Source lines of the user's code: file and number, a description, and the line itself."""
     background: tuple[tuple[str, str], ...]
     """Headings and paragraphs of the cause's page."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """A point of the causal chain."""
+    """One point of the causal chain, in words for the report."""
 
     role: str
     label: str
     where: str
-    """Layer and step that the label does not name itself."""
+    """Layer and step, if the label does not have them."""
     how: str
-    """What it follows from, "" for the first."""
+    """Description of the point that it follows from; "" for the first."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """Everything that a report says."""
+    """Everything that a report contains, in reading order."""
 
     diagnosis: Diagnosis
     name: str
-    """Of the script, for the title."""
+    """Name of the script, for the title."""
     meaning: str
-    """Of the verdict."""
+    """Meaning of the verdict."""
     symptoms: tuple[str, ...]
     causes: tuple[Cause, ...]
     lesser: tuple[Cause, ...]

@@ -1,4 +1,4 @@
-"""View -> words: what a picture shows, for those who do not see it, and how it is read."""
+"""A view in words: the content of a picture for those who do not see it, and how to read it."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _extremes(bar: Bar, layers: Sequence[str], unit: str) -> str:
 
 
 def _begun(words: str) -> str:
-    """Return words that are ours as the begin of a sentence."""
+    """Capitalise NeuralDBG's own words at the beginning of a sentence."""
     return words[:1].upper() + words[1:]
 
 

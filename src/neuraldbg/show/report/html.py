@@ -29,7 +29,7 @@ LAST_PARTS = (("run", "The run"), ("limits", "How far this can be trusted"), ("w
 
 @dataclass(frozen=True)
 class Shown:
-    """A picture on the page."""
+    """One picture on the page, as SVG with its texts."""
 
     title: str
     why: str
@@ -59,7 +59,7 @@ def html(content: Content) -> str:
         except Exception as error:
             if "NEURALDBG_STRICT" in os.environ:
                 raise
-            # One picture that cannot be drawn must not take the report with it.
+            # One picture that cannot be drawn must not fail the report.
             svg, narrow = Markup("<p>This picture could not be drawn ({}).</p>").format(error), ""
         return Shown(one.title, one.why, view.notes, f"{one.title}. {described(view)}", reading(view), svg, narrow)
 
@@ -91,12 +91,12 @@ def html(content: Content) -> str:
 
 
 def _clean(value: Any) -> Any:
-    """Words of the run without control characters; code keeps its lines. Jinja escapes what is no markup."""
+    """Return words of the run without control characters; code keeps its lines. Jinja escapes everything but markup."""
     return plain(value, keep="\n") if type(value) is str else value
 
 
 def _style() -> str:
-    """The style sheet with the colours of both themes, which the pictures share."""
+    """Return the style sheet with the colours of both themes, which the pictures share."""
     sheet = files("neuraldbg.show.report").joinpath("report.css").read_text(encoding="utf-8")
     light, dark = (_block(THEMES[name]) for name in ("light", "dark"))
     return f":root {{ {light} }}\n@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n{sheet}"

@@ -37,7 +37,7 @@ def markdown(content: Content) -> str:
 
 
 def room(view: View) -> int | None:
-    """Return how many columns over time the drawing of a view has, None where it is no map of them."""
+    """Return the number of columns over time in the drawing of a view; None if it is no map of columns."""
     return columns(view, WIDTH)
 
 
@@ -136,7 +136,7 @@ def _pictures(content: Content) -> Iterator[str]:
 
 
 def _drawing(view: View) -> str:
-    """The view as text without its title and its notes, which stand beside it."""
+    """Return the view as text without its title and its notes, which the report has beside it."""
     lines = drawn(replace(view, title="", notes=()), WIDTH).plain.splitlines()
     return "\n".join(line.rstrip() for line in lines).strip("\n")
 

@@ -1,7 +1,7 @@
-"""Which pictures a report shows, and in which order: first those that the diagnosis rests on, then the others.
+"""The pictures of a report in order: first those that support the diagnosis, then the others.
 
-What enters is a run and its diagnosis, what leaves are computed views with the reason why each is there. A cause is
-supported by the pictures of its category and of those events of the run that it explains.
+A run and its diagnosis enter; computed views leave, each with the reason for it. A cause is supported by the pictures
+of its category and of those events of the run that it explains.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from neuraldbg.show.forms import View
 
 LEADING = 5
-"""Pictures that stand open at the front; what else supports a cause comes first among the others."""
+"""Number of leading pictures, shown open; other pictures that support a cause come first among the rest."""
 NAMED = 3
 """Layers named in the reason for a picture."""
 DEFAULT = Choice()
@@ -29,7 +29,7 @@ DEFAULT = Choice()
 
 @dataclass(frozen=True)
 class Wanted:
-    """A view and what it is to show."""
+    """A view by name, with the choice of what it shows."""
 
     view: str
     choice: Choice = DEFAULT
@@ -37,12 +37,12 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Picture:
-    """A view that was computed, and why it is shown."""
+    """A computed view, with the reason for showing it."""
 
     title: str
     view: View
     why: str = ""
-    """What of the diagnosis it shows, "" where it is there for completeness."""
+    """Part of the diagnosis that the picture shows; "" if it is there for completeness."""
 
 
 LOSS, FLOW, UNITS, UPDATES = (Wanted(name) for name in ("loss", "flow", "units", "updates"))
@@ -85,7 +85,7 @@ BY_CATEGORY: dict[str, dict[Wanted, str]] = {
     "precision": {UNDERFLOW: "gradients too small for half precision"},
 }
 CALM = (LOSS, GRADIENTS)
-"""At the front where no cause has pictures of its own."""
+"""Leading pictures if no cause has any."""
 OTHERS = (LOSS, GRADIENTS, ACTIVATIONS, FLOW, UPDATES, UNITS)
 """Then every registered view as it shows itself, but for the chain, which has a place of its own."""
 CHAIN = "chain"
@@ -130,7 +130,7 @@ def _known() -> tuple[str, ...]:
 
 
 def _of_causes(diagnosis: Diagnosis) -> dict[Wanted, str]:
-    """Return what supports the credible causes, the likeliest cause's first, each with the words that say why."""
+    """Return the views that support the credible causes, those of the likeliest first, each with its reason."""
     found: dict[Wanted, list[str]] = {}
     for i, cause in enumerate(credible(diagnosis.hypotheses)):
         said = {wanted: [what] for wanted, what in BY_CATEGORY.get(cause.category, {}).items()}
@@ -144,7 +144,7 @@ def _of_causes(diagnosis: Diagnosis) -> dict[Wanted, str]:
 
 
 def _of_others(diagnosis: Diagnosis) -> dict[Wanted, str]:
-    """Return what shows the events that no cause explains."""
+    """Return the views of the events that no cause explains, each with its reason."""
     explained = {kind for hypothesis in diagnosis.hypotheses for kind in hypothesis.explains}
     found: dict[Wanted, list[str]] = {}
     for wanted, event in _of_events(event for event in diagnosis.events if event.kind not in explained):

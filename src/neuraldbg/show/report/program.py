@@ -1,4 +1,4 @@
-"""What was learnt of the program itself, as rows of names and values: the last version of the facts people ask for."""
+"""The facts about the program, as rows of names and values: the last version of the most useful ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Row = tuple[str, str]
 
 SETTINGS = ("lr", "momentum", "betas", "eps", "weight_decay", "nesterov", "amsgrad")
-"""Of a group of an optimizer, those that are there."""
+"""Settings of an optimizer's groups that are shown, if they exist."""
 SAME = 1e-6
 """Learning rates that differ by less than this share of the largest are one, but for rounding."""
 NAMES = 8
@@ -25,7 +25,7 @@ NAMES = 8
 
 
 def program(run: RunRecord) -> tuple[Row, ...]:
-    """Return what is known; nothing is said of what was not learnt."""
+    """Return rows for all known facts about the program."""
     rows: list[Row] = []
     rates = {stream: _rates(run, stream) for stream in run.streams}
     for key, tell in TELL.items():
@@ -41,7 +41,7 @@ def program(run: RunRecord) -> tuple[Row, ...]:
 
 
 def _rates(run: RunRecord, stream: int) -> str:
-    """Return the course of a learning rate that changed, "" for one that did not: a fact is of one step only."""
+    """Write the values over the run of a learning rate that changed; "" for a constant one, which the fact has."""
     rates = run.scalar("lr", stream).finite().values
     if not len(rates) or np.ptp(rates) <= SAME * float(np.abs(rates).max()):
         return ""
@@ -64,7 +64,9 @@ def _loss(value: dict[str, Any]) -> Iterator[Row]:
 
 
 def _optimizer(value: dict[str, Any], rates: str = "", step: int = 0) -> Iterator[Row]:
-    """``rates`` is the course of the learning rate that was recorded, of the largest group; ``step`` the fact's."""
+    """Yield the rows of an optimizer. ``rates`` are the recorded learning rates of the largest group in words; ``step``
+    is the fact's.
+    """
     most = max((group.get("lr") or 0.0 for group in value.get("groups") or ()), default=0.0)
     for i, group in enumerate(value.get("groups") or ()):
         told = {name: _value(group[name]) for name in SETTINGS if group.get(name) is not None}

@@ -1,4 +1,4 @@
-"""View -> SVG that stands in an HTML page, drawn once for light, dark and paper.
+"""A view as SVG in an HTML page, drawn once for light, dark and paper.
 
 The picture is drawn in the light theme with a colour of its own for each meaning; in its SVG each of these becomes a
 CSS variable, which the page sets for either ground. Nothing in it depends on when or where it was drawn. Needs the
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from neuraldbg.show.forms import View
 
 WIDE_IN, NARROW_IN = 7.4, 4.4
-"""What a page on paper has between its margins, and what a phone has: in either the type keeps its size."""
+"""Widths in inches between the margins of a page, and of a phone: the type has the same size in both."""
 CELLS_DPI = 110
-"""Of what is not lines: the cells of a heat map."""
+"""Dots an inch of the cells of a heat map, which are no lines."""
 NS = re.compile(r"^\{.*\}")
 PAINTED = ("style", "fill", "stroke", "stop-color")
 COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
@@ -42,7 +42,7 @@ def _variables(theme: Theme) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _apart(theme: Theme) -> tuple[Theme, dict[str, str]]:
-    """Return the theme with every colour told apart from all others, by a shade that nobody sees, and their names."""
+    """Return the theme with all colours made different by an invisible shade, and the name of each colour."""
     names: dict[str, str] = {}
     changed: dict[str, Any] = {}
     for field, variables in _variables(theme):
@@ -102,7 +102,7 @@ def _references(element: ET.Element) -> Iterator[str]:
 
 
 def _plain(element: ET.Element, ident: str, used: set[str]) -> None:
-    """Leave what HTML knows: names without their namespaces, ids that something refers to, variables for colours."""
+    """Reduce an element to plain HTML: names without namespaces, only ids with references, variables for colours."""
     element.tag = NS.sub("", str(element.tag))
     kept = {NS.sub("", name): value for name, value in element.attrib.items()}
     element.attrib.clear()

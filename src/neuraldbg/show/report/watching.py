@@ -1,4 +1,4 @@
-"""What ran, how it ended, how well it could be seen, and what seeing it cost: rows of names and values."""
+"""The run as rows of names and values: program, outcome, coverage and overhead."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENDED = {
 
 
 def about(run: RunRecord, diagnosis: Diagnosis) -> tuple[Row, ...]:
-    """Return what was run. Rows of which nothing is known are left out."""
+    """Return rows about the program and its outcome; unknown ones are left out."""
     info = run.info
     began = datetime.fromtimestamp(info.started, timezone.utc) if info.started else None
     rows = (
@@ -50,7 +50,7 @@ def _ended(outcome: Outcome) -> str:
 
 
 def watching(run: RunRecord, diagnosis: Diagnosis) -> tuple[Row, ...]:
-    """Return how well the run could be seen, and what that cost."""
+    """Return rows about coverage and overhead."""
     coverage: dict[str, Any] = dict(run.info.coverage)
     cost = coverage.get("cost") or {}
     never = coverage.get("never_fired") or ()

@@ -1,4 +1,4 @@
-"""RunRecord, Diagnosis -> a report as text or as a file; the name's end chooses the format."""
+"""A report as text or as a file; the suffix of the file name chooses the format."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def report(run: RunRecord, diagnosis: Diagnosis, kind: str, backgrounds: Mapping
 
 
 def kind_of(path: Path | str) -> str:
-    """Return the format that a file's name asks for; ConfigError if it asks for none that there is."""
+    """Return the format for a file name's suffix. An unknown suffix raises ConfigError."""
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
         raise ConfigError(f"cannot write a report to {str(path)!r}: its name must end in .html or .md")
@@ -37,7 +37,7 @@ def kind_of(path: Path | str) -> str:
 
 
 def write(text: str, path: Path | str) -> None:
-    """Write a report; ConfigError if that cannot be done."""
+    """Write a report to a file. A failed write raises ConfigError."""
     try:
         Path(path).write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:

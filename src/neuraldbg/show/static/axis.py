@@ -1,4 +1,4 @@
-"""What all panels have in common: scales that fit the values, axes in the theme's colours, legends beside the data."""
+"""Common parts of all panels: scales that fit the values, axes in the theme's colours, legends beside the data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROOMY_IN = 7.5
 KEY_IN = 0.65
 """What a key takes of a legend beside its words."""
 NAMES = 0.34
-"""Of a picture's width, what the names of layers may take, with what lies around them."""
+"""Largest share of a picture's width for the names of layers and their surroundings."""
 SIDE, FEW_SIDE = 4, 1
 """Ticks on each side of zero, where an axis has both and grows by powers of ten."""
 LOW_IN = 5.0
@@ -36,7 +36,7 @@ LOW_IN = 5.0
 
 
 def name_axis(axes: Axes, direction: str, scale: Scale) -> None:
-    """Label an axis with what it shows and its unit, in at most two lines."""
+    """Label an axis with its quantity and unit, in at most two lines."""
     words = f"{scale.label} ({scale.unit})" if scale.unit else scale.label
     if direction == "y":
         axes.set_ylabel(fitted(words, 0.5 * page(axes).get_figheight(), LABEL_PT, lines=2))
@@ -88,7 +88,7 @@ def around_zero(axes: Axes, direction: str, usual: float, largest: float) -> Non
 
 
 def whole_steps(axes: Axes) -> None:
-    """Let the ticks of the x axis stand at whole steps, written with their thousands apart."""
+    """Set the ticks of the x axis at whole steps, written with thousands separators."""
     narrow = page(axes).get_figwidth() < ROOMY_IN
     bins: Any = 5 if narrow else "auto"
     axes.xaxis.set_major_locator(MaxNLocator(bins, integer=True, steps=[1, 2, 5, 10], min_n_ticks=1))
@@ -109,7 +109,7 @@ def page(axes: Axes) -> Figure:
 
 
 def inches(axes: Axes) -> tuple[float, float]:
-    """Return the width and height of the axes as what stands around them by now leaves it."""
+    """Return the width and height that the parts around the axes leave for them."""
     figure = page(axes)
     engine = figure.get_layout_engine()
     assert engine is not None
@@ -126,7 +126,7 @@ def plainly(value: float, _: object = None) -> str:
 def legend(
     axes: Axes, theme: Theme, handles: Sequence[Artist] = (), *, below: bool = False, drop_pt: float = 34
 ) -> None:
-    """Put the legend beside the data: to the right, or below in a narrow picture and where it is asked for.
+    """Put the legend beside the data: to the right, or below in a narrow picture or on demand.
 
     ``drop_pt`` is how far below the data: ticks and the label of the axis lie between.
     """

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from neuraldbg.show.static.theme import Theme
 
 THICK = 0.8
-"""Of the height of a row."""
+"""Thickness of a bar, as a share of the height of a row."""
 HATCHES = ("", "////", "....", "xxxx", "----", "++++")
 HATCHED_IN = 0.06
-"""In a thinner bar a hatch would hide the colour."""
+"""Least thickness in inches of a hatched bar: in a thinner one the hatch would hide the colour."""
 INSIDE_IN = 0.06
-"""Signs at the edge stand so far inside, clear of the names."""
+"""Distance in inches of the signs from the edge, clear of the names."""
 LEVEL = 1.4
 """Lines of text between the names of two thresholds."""
 
@@ -128,7 +128,7 @@ def _signs(axes: Axes, signs: dict[str, list[tuple[Floats, Bools]]], theme: Them
 
 
 def _limits(axes: Axes, view: Bars, theme: Theme) -> None:
-    """Lines at the thresholds; their names stand above the bars, each on a line of its own."""
+    """Draw lines at the thresholds, with their names above the bars, each on a separate line."""
     low, high = axes.get_xlim()
     for level, (name, value) in enumerate(sorted(view.limits, key=lambda limit: limit[1])):
         if not low <= value <= high:

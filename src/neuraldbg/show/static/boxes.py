@@ -1,4 +1,4 @@
-"""Where the nodes of a graph stand on the page and how large their boxes may be, in inches: none upon another."""
+"""The positions of the nodes of a graph on the page and the size of their boxes, in inches, without overlap."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 TEXT_PT = 8.5
 LINE_IN = 1.3 * TEXT_PT / POINTS
 PAD_IN = 0.07
-"""Between the text and the border of its box."""
+"""Distance in inches between the text and the border of its box."""
 GAP_IN = (0.15, 0.17)
-"""At least between two boxes, across and down: an arrow must fit between them."""
+"""Least distance in inches between two boxes, across and down: an arrow must fit between them."""
 BESIDE_IN = 0.35
 """Left and right of all boxes, for arrows that pass others by."""
 LEAST_IN, MOST_IN = 0.75, 3.6
@@ -33,12 +33,12 @@ class Boxes:
     width: float
     height: float
     lines: int
-    """Of text in each box."""
+    """Number of lines of text in each box."""
     centres: dict[str, tuple[float, float]]
-    """By the node's id, from the top left."""
+    """Centre of each box by the node's id, in inches from the top left."""
 
     dot_pt: float = 0.0
-    """The size of dots, where there is no room for boxes."""
+    """Size of dots in points, if there is no room for boxes."""
 
     @property
     def dots(self) -> bool:
@@ -78,7 +78,7 @@ def place(nodes: Sequence[Node], wide: float, high: float) -> Boxes:
 
 
 def _spread(nodes: Sequence[Node]) -> dict[str, tuple[float, float]]:
-    """The places of nodes by id, stretched to the whole page: across around the middle, down from top to bottom."""
+    """Return the positions of nodes by id, stretched to the whole page: across around the middle, down from the top."""
     far = max((abs(node.x - 0.5) for node in nodes), default=0.0) or 0.5
     top, bottom = (f((node.y for node in nodes), default=0.0) for f in (min, max))
     high = bottom - top

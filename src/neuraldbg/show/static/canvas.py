@@ -26,9 +26,9 @@ LEAST_IN = (4.0, 3.0)
 DPI = 150
 TITLE_PT, NOTE_PT = 12.0, 8.0
 PAD_IN = 0.07
-"""Around all that is drawn."""
+"""Margin in inches around everything that is drawn."""
 EDGE_IN = 0.12
-"""Between the title or a note and the edge of the picture."""
+"""Distance in inches between the title or a note and the edge of the picture."""
 
 
 def blank(size_in: tuple[float, float], theme: Theme) -> Figure:
@@ -44,7 +44,7 @@ def blank(size_in: tuple[float, float], theme: Theme) -> Figure:
 
 
 def entitle(figure: Figure, title: str, notes: Sequence[str], theme: Theme) -> None:
-    """Write the title above and the notes, in small type, below what is drawn."""
+    """Write the title above the drawing and the notes, in small type, below it."""
     from neuraldbg.show.static.labels import fitted  # noqa: PLC0415 (of the extra)
 
     width = figure.get_figwidth()
@@ -58,7 +58,7 @@ def entitle(figure: Figure, title: str, notes: Sequence[str], theme: Theme) -> N
 
 
 def say(figure: Figure, words: str, theme: Theme) -> None:
-    """Say why there is nothing to see."""
+    """Write the reason for an empty picture."""
     from neuraldbg.show.static.labels import fitted  # noqa: PLC0415 (of the extra)
 
     axes = figure.add_subplot()

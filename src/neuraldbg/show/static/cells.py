@@ -26,14 +26,14 @@ VISIBLE = 250
 """A column is drawn at least as wide as this part of all the steps, as far as the next one leaves room: a step of many
 thousands would be narrower than a dot."""
 DARKEST = 0.1
-"""Where the map of colours begins."""
+"""Share of the colour map at which it begins."""
 UNREAD_HATCH = "////"
 NARROW_RANGE = 30.0
 """A log scale that spans less has numbers at four places, since few powers of ten or none lie within."""
 
 
 def laid_out(steps: Ints, width: Ints) -> tuple[Floats, npt.NDArray[np.intp]]:
-    """Return the borders of what is drawn side by side, and which column each is, -1 for the gap between two."""
+    """Return the borders of columns and gaps side by side, and the column of each, -1 for a gap."""
     start = steps - 0.5
     end = start + width
     least = (end[-1] - start[0]) / VISIBLE
@@ -50,7 +50,7 @@ def colour_map(theme: Theme) -> ListedColormap:
 
 
 def unread(axes: Axes, spans: Sequence[tuple[float, float]], theme: Theme, label: str = "not read") -> Patch:
-    """Lay the ground of what was not read behind these steps; return its key."""
+    """Draw the background of unread steps; return its key for the legend."""
     ground, lines = theme.unread
     look: dict[str, Any] = {"facecolor": ground, "edgecolor": lines, "hatch": UNREAD_HATCH, "linewidth": 0}
     for first, last in spans:
@@ -59,7 +59,7 @@ def unread(axes: Axes, spans: Sequence[tuple[float, float]], theme: Theme, label
 
 
 def colour_bar(axes: Axes, mesh: QuadMesh, scale: Scale, theme: Theme) -> None:
-    """Say what the colours mean: to the right of the cells, or above them in a narrow picture."""
+    """Draw the colour bar to the right of the cells, or above them in a narrow picture."""
     wide = page(axes).get_figwidth() >= ROOMY_IN
     place: dict[str, Any] = {"location": "right", "aspect": 30} if wide else {"location": "top", "aspect": 40}
     bar = page(axes).colorbar(mesh, ax=axes, pad=0.02, **place)

@@ -1,4 +1,4 @@
-"""Values of a tensor -> how many fall between which borders."""
+"""The histogram of the values of a tensor: values enter, borders and counts leave."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ VALUES = Scale("value")
 
 @dataclass(frozen=True, kw_only=True)
 class Histogram(View):
-    """A form that no run has: a person gave the values."""
+    """A histogram of values that a person gave; no run has this form."""
 
     edges: Floats
-    """Shape (B + 1,): borders of the bins."""
+    """Borders of the bins, shape (B + 1,)."""
     counts: Ints
-    """Shape (B,)."""
+    """Number of values in each bin, shape (B,)."""
     mean: float
     std: float
     scale: Scale = VALUES

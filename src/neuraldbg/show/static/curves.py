@@ -30,7 +30,7 @@ its legend below has room for few."""
 
 @dataclass(frozen=True)
 class Look:
-    """How one curve is drawn."""
+    """The colour, width and style of one curve in a panel."""
 
     colour: str
     width: float

@@ -1,4 +1,4 @@
-"""The contract of a form: what enters is a View of its kind and a theme, what leaves is drawn on a figure.
+"""The contract of a form: a View of its kind and a theme enter, and are drawn on a figure.
 
 A member is one file of this folder that holds ``FORM``, registered in ``draw.py``. Forms import matplotlib, and are
 therefore imported only once something is to be drawn.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Form:
-    """How one kind of views is drawn."""
+    """The functions that size and draw one kind of view."""
 
     of: type[View]
     size: Callable[[Any], tuple[float, float]]

@@ -1,4 +1,4 @@
-"""Pictures on one page: what enters are plots, what leaves is HTML that needs no other file and no network."""
+"""Pictures on one page: plots enter, HTML that needs no other file and no network leaves."""
 
 from __future__ import annotations
 

@@ -30,24 +30,24 @@ if TYPE_CHECKING:
 WHY_PT = 7.0
 DOT_PT = 7.0
 WHY_IN = 1.3
-"""The words at an arrow are cut at this width."""
+"""Largest width in inches of the words at an arrow."""
 
 
 BOW_IN = 0.3
-"""How far an arrow bends around what stands between its ends."""
+"""Distance in inches by which an arrow bends around nodes between its ends."""
 Frame: TypeAlias = "tuple[float, float, float, float]"
 """Left, top, right and bottom in inches."""
 
 
 @dataclass(frozen=True)
 class Role:
-    """How a node of a role looks: colour, border, shape and sign say the same."""
+    """The look of the nodes of one role: colour, border, shape and sign have the same meaning."""
 
     word: str
-    """For the legend."""
+    """Name in the legend."""
     sign: str
     marker: str
-    """Where there is no room for boxes."""
+    """Marker if there is no room for boxes."""
     border: float
     box: str = "round,pad=0,rounding_size=0.08"
     style: str = "-"
@@ -64,7 +64,7 @@ ROLES = {
 }
 OTHER = Role("other", "·", "o", 1.0)
 URGENT = ("cause", "guilty", "symptom", "event", "bad")
-"""Whose names come first where not all fit."""
+"""Roles whose names come first if not all fit."""
 
 
 def size(view: Graph) -> tuple[float, float]:
@@ -128,7 +128,7 @@ def _boxes(axes: Axes, view: Graph, boxes: Boxes, theme: Theme) -> None:
 
 
 def _in_box(node: Node, role: Role, boxes: Boxes) -> str:
-    """The sign and the label; below it, where there is room, the detail that the label does not say."""
+    """Return the sign and the label and, if there is room, the detail that the label does not have."""
     room, bold = boxes.width - 2 * PAD_IN, node.role in URGENT[:2]
     label = fitted(f"{role.sign}\N{NO-BREAK SPACE}{node.label}", room, TEXT_PT, lines=boxes.lines, bold=bold)
     left = boxes.lines - 1 - label.count("\n")

@@ -1,4 +1,4 @@
-"""Layers by steps as coloured cells; what was not read, is not finite or exactly zero has a look that no colour has."""
+"""Layers by steps as coloured cells; unread, non-finite and exactly zero cells have a look that no colour has."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def size(view: Heat) -> tuple[float, float]:
 
 
 def draw(figure: Figure, view: Heat, theme: Theme) -> None:
-    """Draw the cells at their true steps, the colour bar, the marks and what the looks mean."""
+    """Draw the cells at their true steps, the colour bar, the marks and the legend."""
     axes, lane, rows = stacked(figure, view.marks)
     edges, which = laid_out(view.steps, view.width)
     axes.set_xlim(*_limits(view, edges))
@@ -69,14 +69,14 @@ def _columns(cells: npt.NDArray[Any], which: npt.NDArray[np.intp], gap: float) -
 
 
 def _limits(view: Heat, edges: Floats) -> tuple[float, float]:
-    """The steps that were read, and moments that follow soon after."""
+    """Return the range of the steps that were read, with moments that follow soon after."""
     span = edges[-1] - edges[0]
     near = [mark.step for mark in view.marks if mark.role in DASHES and abs(mark.step - edges[-1]) < 0.05 * span]
     return float(edges[0]), float(max([edges[-1], *(step + 0.01 * span for step in near)]))
 
 
 def _cells(axes: Axes, view: Heat, edges: Floats, values: Floats, theme: Theme) -> tuple[QuadMesh, bool]:
-    """The cells that have a colour, and whether zeros are among them that a log scale cannot place."""
+    """Draw the cells that have a colour. Return them, and True if a log scale has no place for some zeros."""
     norm = _norm(values, log=view.scale.log)
     colours = colour_map(theme).with_extremes(under=theme.zero)
     zeros = isinstance(norm, LogNorm) and bool((values == 0).any())

@@ -1,4 +1,4 @@
-"""How often values of a tensor fall between two borders, at one moment."""
+"""The drawing of a histogram: counts of a tensor's values in bins, at one moment."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ from matplotlib.textpath import text_to_path
 from neuraldbg.show.format.safe_text import plain
 
 POINTS = 72.0
-"""In an inch."""
+"""Number of points in an inch."""
 ROUNDED = 1.07
-"""In pictures of dots every sign is as wide as a whole number of dots: at 100 dots an inch up to so much wider."""
+"""Largest factor by which text is wider in pictures of 100 dots an inch, where each sign has a whole number of dots."""
 
 
 def literal(text: str) -> str:
@@ -21,7 +21,7 @@ def literal(text: str) -> str:
 
 
 def fitted(text: str, width_in: float, size: float, *, lines: int = 1, bold: bool = False) -> str:
-    """Return the text as a label of at most ``lines`` lines of that width; what does not fit ends in an ellipsis."""
+    """Return the text as a label of at most ``lines`` lines of a width; text that does not fit ends in an ellipsis."""
     made: list[str] = []
     line = ""
     for given in _clean(text).split(" "):
@@ -55,7 +55,7 @@ def width_of(text: str, size: float, *, bold: bool = False) -> float:
 
 
 def _most(word: str, width_in: float, size: float, *, bold: bool) -> int:
-    """Characters of a word that fit, at least one."""
+    """Return the number of characters of a word that fit, at least one."""
     low, high = 1, len(word)
     while low < high:
         middle = (low + high + 1) // 2
@@ -75,5 +75,5 @@ def _clean(text: str) -> str:
 
 @lru_cache(maxsize=1)
 def _glyphs() -> frozenset[int]:
-    """The characters that the font has a sign for; others would be drawn as empty boxes, each with a warning."""
+    """Return the characters that the font has; others would be drawn as empty boxes, each with a warning."""
     return frozenset(get_font(findfont(FontProperties())).get_charmap())

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from neuraldbg.show.static.theme import Theme
 
 DASHES: dict[str, Any] = {"failure": (0, (4, 2)), "cause": (0, (4, 2, 1, 2)), "chosen": (0, (1, 2))}
-"""The styles of moments, by their role; events stand in the lane."""
+"""Line style of each role of a moment; events are in the lane."""
 MOMENT_PT = 9.0
 CLEAR_PT = 9.0
-"""Above the top edge, where values that are not finite are marked."""
+"""Distance in points above the top edge, where non-finite values are marked."""
 ROWS, FEW_ROWS = 8, 2
 """Kinds of events that have a row of the lane each; the others share the last. In a low picture there are few."""
 ROW_IN = 0.17
@@ -61,7 +61,7 @@ def draw_moments(panels: Sequence[Axes], marks: Sequence[Mark], theme: Theme) ->
 
 
 def lane_rows(marks: Sequence[Mark], most: int = ROWS) -> list[tuple[str, list[Mark]]]:
-    """Return the events by what they are called, in order of their first step."""
+    """Return the events by name, in order of their first step."""
     rows: dict[str, list[Mark]] = {}
     for mark in sorted((m for m in marks if m.role not in DASHES), key=lambda m: m.step):
         rows.setdefault(mark.label, []).append(mark)

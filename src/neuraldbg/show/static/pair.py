@@ -1,4 +1,4 @@
-"""Two runs and their comparison -> one picture: the summary, both losses, and how far apart each layer is.
+"""The picture of a comparison of two runs: the summary, both losses, and the difference of each layer.
 
 Needs the extra ``plot``. Its parts are drawn as any view is, each as a picture of its own, and set one below the other:
 a form asks the page that it is on for its size.
@@ -57,7 +57,7 @@ def save_pair(one: RunRecord, other: RunRecord, comparison: Comparison, path: Pa
 
 
 def _size(view: View, width_in: float, theme: str) -> tuple[float, float]:
-    """The width of the page, and the height that suits the view."""
+    """Return the width of the page, and the height that fits the view."""
     return width_in, draw.figure(view, theme=theme).get_figheight()
 
 

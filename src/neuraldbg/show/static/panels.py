@@ -1,4 +1,4 @@
-"""The panels of the crash picture: the loss and every layer's curve, with what is wrong at their edges."""
+"""The panels of the crash picture: the loss and every layer's curve, with non-finite values marked at the edges."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BINS = 120
 
 
 def draw_loss(axes: Axes, shown: Picture, theme: Theme) -> None:
-    """The loss, with the steps at which it was NaN or infinite marked at the top edge."""
+    """Draw the loss, with NaN or infinite steps marked at the top edge."""
     loss = shown.loss
     finite = np.isfinite(loss.values)
     if len(loss):
@@ -42,7 +42,7 @@ def draw_loss(axes: Axes, shown: Picture, theme: Theme) -> None:
 
 
 def draw_layers(axes: Axes, shown: Picture, curves: Sequence[Curve], label: str, theme: Theme) -> None:
-    """One line a layer on a log axis; the guilty one thick and on top."""
+    """Draw one line a layer on a log axis; the guilty one thick and on top."""
     smooth = shown.failure is None and max((len(c.series) for c in curves), default=0) > 2 * BINS
     axes.set_ylabel(f"{label}\nmedian and range" if smooth else label)
     lines = [line_of(curve, smooth=smooth) for curve in curves]

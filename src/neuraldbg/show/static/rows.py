@@ -21,13 +21,13 @@ SMALL_PT = 6.5
 LINE = 1.2
 """Height of a line of text by its size."""
 AROUND_IN = 1.6
-"""Of a picture's height, what the title, the x axis, the notes and the legend take."""
+"""Height in inches of title, x axis, notes and legend together."""
 SHARE = 0.3
-"""Of a picture's width, what names of layers may take."""
+"""Largest share of a picture's width for the names of layers."""
 
 
 def fitting_height(rows: int, each_in: float, most_in: float) -> float:
-    """Return the height of a picture whose rows are easily told apart, as far as a page allows."""
+    """Return the height of a picture whose rows are easy to distinguish, as far as a page allows."""
     return min(max(AROUND_IN + each_in * rows, 3.6), most_in)
 
 

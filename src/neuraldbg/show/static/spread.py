@@ -1,4 +1,4 @@
-"""How the values of one site spread over time: histograms where the run has them, else the band of their moments."""
+"""The distribution of the values of one site over time: histograms if the run has them, else a band of moments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SHARES = Scale("share of the values read", "%")
 WIDE = 1000.0
-"""Where the largest size is so many times the usual one, the axis is linear around zero and logarithmic further out."""
+"""Ratio of the largest size to the usual one, from which the axis is linear near zero and logarithmic further out."""
 
 
 def size(view: Spread) -> tuple[float, float]:

@@ -14,14 +14,14 @@ from neuraldbg.errors import ConfigError
 
 @dataclass(frozen=True)
 class Theme:
-    """One ground and what is drawn on it."""
+    """The colours of one background and of everything drawn on it."""
 
     name: str
     ground: str
     ink: str
-    """Of titles, labels and the moment of failure."""
+    """Colour of titles, labels and the moment of failure."""
     muted: str
-    """Of what is said in small type."""
+    """Colour of small type."""
     grid: str
     crowd: str
     """Lines that have no name of their own."""

@@ -1,4 +1,4 @@
-"""Pictures of numbers that a person gives, from any framework: what enters are arrays, what leaves are files.
+"""Pictures of numbers that a person gives, from any framework: arrays enter, files leave.
 
     plots = DebugVisualizer(VisualizationConfig(output_directory="plots"))
     plots.plot_tensor_distribution("weights", model.fc1.weight)
@@ -50,16 +50,16 @@ LONGEST = 80
 
 @dataclass(frozen=True)
 class VisualizationConfig:
-    """Where pictures go and how they look. ConfigError for what they cannot be."""
+    """The output directory, formats and look of pictures; invalid values raise ConfigError."""
 
     output_directory: str | os.PathLike[str] = "neuraldbg-plots"
-    """Created with the first picture."""
+    """Folder for the pictures, created with the first one."""
     formats: tuple[str, ...] = ("png",)
-    """One file each: ``png``, ``svg``, ``pdf``."""
+    """Formats of the files, one file each: ``png``, ``svg``, ``pdf``."""
     theme: str = "light"
     """``light`` or ``dark``."""
     size_in: tuple[float, float] | None = None
-    """Width and height in inches, None for what suits the picture."""
+    """Width and height in inches; None for a size that fits the picture."""
 
     def __post_init__(self) -> None:
         known = [suffix[1:] for suffix in FORMATS]
@@ -73,7 +73,7 @@ class VisualizationConfig:
 class _Plot:
     view: View
     columns: Mapping[str, npt.NDArray[Any]]
-    """The numbers in the picture, by what they are."""
+    """The numbers in the picture, by name."""
     files: tuple[Path, ...] = field(default=())
 
 
@@ -228,7 +228,7 @@ def _over_steps(steps: Any, series: Mapping[str, Any]) -> tuple[Ints, dict[str, 
 
 
 def _table(columns: Mapping[str, list[Any]]) -> str:
-    """Columns as the text of a CSV file, with no name that a spreadsheet runs."""
+    """Return columns as the text of a CSV file, without a name that a spreadsheet would run as a formula."""
     lines = io.StringIO(newline="")
     rows = [columns, *zip(*columns.values(), strict=True)]
     csv.writer(lines).writerows([harmless(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
@@ -243,6 +243,6 @@ def _lost(values: Floats) -> tuple[str, ...]:
 
 
 def _file_name(plot: str) -> str:
-    """A name that every file system takes; one that had to be changed stays different from all others."""
+    """Return a name that every file system accepts; a changed name stays different from all others."""
     plain = re.sub(r"[^A-Za-z0-9_-]+", "_", plot)[:LONGEST]
     return plain if plain == plot else f"{plain}-{hashlib.sha256(plot.encode('utf-8', 'replace')).hexdigest()[:8]}"

@@ -30,7 +30,7 @@ STYLES = ("blue", "yellow", "magenta", "cyan")
 
 
 def drawn(view: Bars, width: int, height: int | None, marks: Marks) -> list[Text]:
-    """Return the bars, top to bottom in data-flow order, and below them what limits and groups are."""
+    """Return the bars, top to bottom in data-flow order, and below them the legend of limits and groups."""
     below = _signs(view, width, marks)
     each = max(1, len(view.bars))
     room = len(view.layers) if height is None else max(1, (height - len(below)) // each)
@@ -58,7 +58,7 @@ def drawn(view: Bars, width: int, height: int | None, marks: Marks) -> list[Text
 
 
 def _axis(view: Bars) -> Axis:
-    """From 0 where it is linear; where it is logarithmic, from below the least value, which still has a bar then."""
+    """Return an axis from 0 if it is linear, else from below the least value, so that it still has a bar."""
     limits = np.array([value for _, value in view.limits])
     axis = axis_of([*(bar.values for bar in view.bars), limits], log=view.scale.log)
     if view.scale.log:
@@ -68,7 +68,7 @@ def _axis(view: Bars) -> Axis:
 
 
 def _bar(value: float, axis: Axis, cells: int, group: int, stops: list[int], marks: Marks) -> Text:
-    """One bar: from 0 to its value, limits visible through what is empty."""
+    """Return one bar from 0 to its value, with limits visible in the empty part."""
     row = [(" ", "")] * cells
     (end,) = axis.place(np.array([value]), cells).tolist()
     start = 0 if axis.log else int(axis.place(np.zeros(1), cells)[0])

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from neuraldbg.show.terminal.marks import Marks
 
 BITS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
-"""Of the Unicode block of Braille: which dot of a cell is which bit."""
+"""Bit of each dot of a cell, in the Unicode block of Braille."""
 BRAILLE = 0x2800
 LETTERS_EACH = 3
-"""How often a line is named along its course."""
+"""Number of times that a line is named."""
 
 
 class Canvas:
-    """Cells that pens draw on; what a later pen draws covers what was there."""
+    """A canvas of cells that pens draw on; later pens cover earlier ones."""
 
     def __init__(self, width: int, height: int, marks: Marks) -> None:
         self.width, self.height, self._marks = width, height, marks
@@ -69,7 +69,7 @@ class Canvas:
                 self._signs.setdefault((r, c), (sign, style))
 
     def name_lines(self, letters: Sequence[str]) -> None:
-        """Write the letters of pens at some places of their courses, where they can be read without colour."""
+        """Write the letters of pens at some points of their lines, so that they can be read without colour."""
         if not self._marks.dots:
             return
         for pen, (letter, style) in enumerate(self._pens):
@@ -105,7 +105,7 @@ class Canvas:
         return len(self._pens) - 1
 
     def _row(self, up: Axis, values: Floats) -> Ints:
-        """Rows of dots, which count from the top."""
+        """Return the rows of dots of values, counted from the top."""
         tall = self._dots.shape[0]
         place = up.place(values, tall)
         return np.where(place >= 0, tall - 1 - place, -1)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from neuraldbg.show.terminal.marks import Marks
 
 FIRST, LAST = 6, 3
-"""Nodes shown of a long chain: its beginning, where the cause is, and its end, what the user saw."""
+"""Numbers of nodes shown of a long chain: at its beginning, with the cause, and at its end, with the symptom."""
 STYLE = {"cause": "bold", "event": "", "symptom": "bold red"}
 
 
@@ -29,7 +29,7 @@ class Point(Protocol):
 
 
 class Arrow(Protocol):
-    """What leads from one node to another."""
+    """An arrow that leads from one node to another."""
 
     @property
     def source(self) -> str: ...
@@ -38,7 +38,7 @@ class Arrow(Protocol):
 
 
 def chain_lines(chain: Chain, marks: Marks) -> Iterator[tuple[str, str]]:
-    """Give the drawing line by line, each with its style."""
+    """Yield the drawing line by line, each with its style."""
     nodes = {node.id: node for node in chain.nodes}
     before: ChainNode | None = None
     for node in _cut(chain.nodes):
@@ -63,7 +63,7 @@ def _cut(nodes: tuple[ChainNode, ...]) -> Iterator[ChainNode | None]:
 
 
 def link_line(links: Sequence[Arrow], nodes: Mapping[str, Point], before: Point | None, marks: Marks) -> str:
-    """The line above a node that ``links`` lead to; where none comes from its neighbour, it says from which."""
+    """Return the line above a node that ``links`` lead to; if none comes from its neighbour, it names the source."""
     if any(before is not None and link.source == before.id for link in links):
         direct = next(link for link in links if before is not None and link.source == before.id)
         return f"{marks.line} {direct.why}".rstrip()
@@ -74,7 +74,7 @@ def link_line(links: Sequence[Arrow], nodes: Mapping[str, Point], before: Point 
 
 
 def label(node: Point, marks: Marks) -> str:
-    """The label, with the layer and the step that it does not name itself."""
+    """Return the label of a node, with the layer and the step unless it has them already."""
     parts = [node.label]
     if node.layer and node.layer not in node.label:
         parts.append(node.layer)

@@ -1,4 +1,4 @@
-"""The terminal face of a comparison: the verdict and where the runs part first, then what else is different."""
+"""The terminal face of a comparison: the verdict and the first difference, then all other differences."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
 
 
 class _Writer(Writer):
-    """Turns the parts of a comparison into renderables."""
+    """The writer that turns the parts of a comparison into renderables."""
 
     def all(self, c: Comparison) -> Iterator[RenderableType]:
         """Give every part in reading order; parts without content are left out."""
@@ -64,7 +64,7 @@ class _Writer(Writer):
             yield self.item(note, "dim")
 
     def settings(self, settings: Sequence[Setting]) -> Iterator[RenderableType]:
-        """A line each."""
+        """Yield the different settings, a line each."""
         grid = self.grid(2)
         for one in settings[: say.SETTINGS]:
             grid.add_row(*map(self.text, say.setting(one)))
@@ -72,7 +72,7 @@ class _Writer(Writer):
         yield from self.cut(len(settings) - say.SETTINGS)
 
     def models(self, c: Comparison) -> Iterator[RenderableType]:
-        """Layers that have another name, or are in one of the runs only."""
+        """Yield layers that have another name, or are in one of the runs only."""
         if not (c.paired or any(c.only)):
             return
         yield self.heading("Layers")
@@ -84,7 +84,7 @@ class _Writer(Writer):
                 yield self.item(say.only_in(name, only))
 
     def kinds(self, c: Comparison) -> RenderableType:
-        """A row for each kind of sites."""
+        """Return a table with a row for each kind of sites."""
         grid = self.grid(4)
         for kind in c.kinds:
             *said, largest = say.kind_row(kind)
@@ -92,7 +92,7 @@ class _Writer(Writer):
         return Padding(grid, (0, 0, 0, 2))
 
     def loss(self, pair: LossPair, c: Comparison) -> Iterator[RenderableType]:
-        """The last, the lowest and the mean, and when they part."""
+        """Yield the last, lowest and mean losses, and the step from which they differ."""
         grid = self.grid(4)
         of = f" of optimizer {pair.stream}" if len(c.losses) > 1 else ""
         grid.add_row(Text(), *(self.text(f"{word}{of}", "dim") for word in say.LOSSES))
@@ -103,7 +103,7 @@ class _Writer(Writer):
             yield self.item(said)
 
     def health(self, changes: Sequence[HealthChange], names: tuple[str, str]) -> Iterator[RenderableType]:
-        """A row each: what, where, how it is in either run."""
+        """Yield the changes of health, a row each: name, place, value in each run."""
         grid = self.grid(4)
         grid.add_row(Text(), Text(), *(self.text(name, "dim") for name in names))
         for one in changes[: say.HEALTH]:
@@ -112,7 +112,7 @@ class _Writer(Writer):
         yield from self.cut(len(changes) - say.HEALTH)
 
     def grid(self, columns: int) -> Table:
-        """A table without lines."""
+        """Return a table without lines."""
         grid = Table.grid(padding=(0, 2))
         for _ in range(columns):
             grid.add_column(overflow="fold")

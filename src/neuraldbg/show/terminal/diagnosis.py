@@ -1,7 +1,7 @@
 """The terminal face: a diagnosis as text that is read in ten seconds.
 
-The verdict and the one sentence come first, then the likely causes with what speaks for and against each and the fix,
-then the chain of events. Works at any width from 40 columns, without colour, and in ASCII.
+The verdict and the summary come first, then the likely causes with evidence for and against each and the remedy, then
+the causal chain. Works at any width from 40 columns, without colour, and in ASCII.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, Hypothesis
 
 FULL = 3
-"""Causes that get a block of their own."""
+"""Number of causes that have a block."""
 BRIEF, FOR, AGAINST, SYMPTOMS, UNJUDGED, EQUIVALENT = 4, 4, 3, 4, 4, 4
-"""How many of each are shown before the list is cut."""
+"""Largest numbers of items of each kind that are shown."""
 
 
 def render(diagnosis: Diagnosis, width: int | None = None) -> RenderableType:
@@ -43,7 +43,7 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
 
 
 class _Writer(Writer):
-    """Turns the parts of a diagnosis into renderables."""
+    """The writer that turns the parts of a diagnosis into renderables."""
 
     def all(self, diagnosis: Diagnosis) -> Iterator[RenderableType]:
         """Give every part in reading order; parts without content are left out."""
@@ -73,7 +73,7 @@ class _Writer(Writer):
             yield self.text(f"neuraldbg causes {diagnosis.hypotheses[0].cause} explains the cause.", "dim")
 
     def headline(self, diagnosis: Diagnosis) -> Iterator[RenderableType]:
-        """The verdict as a sign, a word and a colour, then the one sentence and what a person would have seen."""
+        """Yield the verdict as a sign, a word and a colour, then the summary and the symptoms."""
         style = VERDICT_STYLE.get(diagnosis.verdict, "bold")
         word = f"{self.marks.verdict.get(diagnosis.verdict, '?')} {diagnosis.verdict.upper()}"
         rule = self.marks.rule * max(0, self.width - len(word) - 1)
@@ -86,7 +86,7 @@ class _Writer(Writer):
         yield from self.cut(len(symptoms) - SYMPTOMS)
 
     def cause(self, cause: Hypothesis, rank: int) -> Iterator[RenderableType]:
-        """A block: name, probability, place, sentence, evidence for and against, and the fix."""
+        """Yield the block of a cause: name, probability, place, sentence, evidence for and against, and the remedy."""
         where = "".join(f" {self.marks.dot} {part}" for part in place(cause))
         yield Text.assemble(
             (f"{rank}. ", "bold"),
@@ -114,7 +114,7 @@ class _Writer(Writer):
         yield from self.remedy(cause)
 
     def remedy(self, cause: Hypothesis) -> Iterator[RenderableType]:
-        """Return what to do, in words and as code; code is never wrapped, so that it can be copied."""
+        """Yield the remedy in words and as code; code is never wrapped, so that it can be copied."""
         if cause.remedy.text:
             yield self.indented(Text.assemble(("Fix: ", "bold green"), self.clean(sentence(cause.remedy.text))))
         for line in cause.remedy.code.strip("\n").splitlines():
@@ -123,7 +123,7 @@ class _Writer(Writer):
             yield shown
 
     def brief(self, causes: tuple[Hypothesis, ...]) -> Iterator[RenderableType]:
-        """The unlikely causes, a line each."""
+        """Yield the unlikely causes, a line each."""
         if not causes:
             return
         yield self.heading("Less likely")

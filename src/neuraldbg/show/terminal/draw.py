@@ -1,4 +1,4 @@
-"""A view as text: what enters is any form and a width, what leaves is lines that fit it.
+"""A view as text: any form and a width enter, lines that fit the width leave.
 
 Meaning is in characters, colour only repeats it; ``marks`` chooses Unicode or ASCII. The title comes first, then the
 form, then what its signs mean and the notes.
@@ -33,9 +33,9 @@ LEAST = 6
 
 
 def columns(view: View, width: int, *, marks: Marks = UNICODE) -> int | None:
-    """Return how many columns over time a view of this width has; None where it is no map of them.
+    """Return the number of columns over time of a view of this width; None if it is no map of columns.
 
-    A view that was computed with so many is drawn as it is, and what its notes say of columns is what is seen.
+    A view that was computed with that number is drawn as it is, so its notes on columns are true of the drawing.
     """
     width = max(width, NARROWEST)
     if isinstance(view, Heat):

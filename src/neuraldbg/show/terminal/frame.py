@@ -1,4 +1,4 @@
-"""What stands around a drawing: names cut to columns, the axis of steps, the lane of marks, and what the signs mean.
+"""The parts around a drawing: names cut to columns, the axis of steps, the lane of marks, and the legend of signs.
 
 Widths are counted in cells of the terminal, of which a Chinese character takes two.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from neuraldbg.show.terminal.marks import Marks
 
 MOST_MARKS = 6
-"""Marks that are told in words; of more, the first."""
+"""Largest number of marks in words; of more, the first."""
 MOMENT_STYLE = {"failure": "bold red", "cause": "bold", "event": "yellow", "chosen": "bold cyan"}
 URGENT = ("event", "cause", "chosen", "failure")
 """The later covers the earlier where two marks fall into one cell."""
@@ -83,7 +83,7 @@ def wrapped(words: str, width: int, style: str, marks: Marks, hang: int = 0) -> 
 
 
 def signs_told(items: Sequence[str], width: int, marks: Marks) -> list[Text]:
-    """Return what signs mean, several on a line, none broken that fits a line of its own."""
+    """Return the legend of signs, several on a line; an entry that fits a line is not broken."""
     lines: list[str] = []
     for item in items:
         if lines and cell_len(lines[-1]) + 3 + cell_len(item) <= width:
@@ -136,7 +136,7 @@ def lane(found: Sequence[Mark], at: Callable[[float], int], cells: int, left: in
 
 
 def marks_told(found: Sequence[Mark], width: int, marks: Marks) -> list[Text]:
-    """Return what the signs in the lane mean, a line each, the most urgent first."""
+    """Return the legend of the signs in the lane, a line each, the most urgent first."""
     ordered = sorted(found, key=lambda mark: -URGENT.index(mark.role) if mark.role in URGENT else 0)
     lines: list[Text] = []
     for mark in ordered[:MOST_MARKS]:
@@ -159,7 +159,7 @@ def worst(layers: Sequence[str], guilty: Sequence[str], sizes: Floats, most: int
 
 
 def kept_told(kept: int, count: int, guilty: Sequence[str], width: int, marks: Marks) -> list[Text]:
-    """Return the line that says what ``worst`` left out."""
+    """Return a line on the layers that ``worst`` left out."""
     which = "the guilty, the largest" if guilty else "the largest"
     return wrapped(f"{kept} of {count} shown: {which}", width, "dim", marks)[:1]
 

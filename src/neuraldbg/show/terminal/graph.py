@@ -46,7 +46,7 @@ def drawn(view: Graph, width: int, height: int | None, marks: Marks) -> list[Tex
 
 
 def _kept(nodes: list[Node], most: int, guilty: tuple[str, ...]) -> list[Node]:
-    """Of more nodes than there is room for, those that are not calm first, then in their order."""
+    """Return the nodes that fit: those that are not calm first, then in their order."""
     if len(nodes) <= most:
         return nodes
     calm = sorted(nodes, key=lambda node: node.role in CALM and node.layer not in guilty)

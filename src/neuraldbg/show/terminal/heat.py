@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from neuraldbg.show.terminal.marks import Marks
 
 STYLES = ("blue", "blue", "cyan", "cyan", "yellow", "yellow", "red", "red")
-"""Of the levels, from cold to hot: the sixteen colours of the terminal's own theme."""
+"""Style of each level, from cold to hot, in the sixteen colours of the terminal's own theme."""
 BAD = "bold reverse red"
 ZERO = "0"
-"""Where a log scale has no place for a value."""
+"""Sign of a value that has no place on a log scale."""
 
 
 def drawn(view: Heat, width: int, height: int | None, marks: Marks) -> list[Text]:
@@ -111,7 +111,7 @@ class Grid:
 
 
 def _sizes(values: Floats, bad: Bools) -> Floats:
-    """Return how much each row asks to be seen, shape (R,)."""
+    """Return the importance of each row, shape (R,)."""
     sizes: Floats = np.fmax.reduce(np.where(np.isnan(values), -np.inf, values), axis=1, initial=-np.inf)
     return np.where(bad.any(axis=1), np.inf, sizes)
 

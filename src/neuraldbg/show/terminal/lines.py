@@ -1,4 +1,4 @@
-"""Series over steps as text: curves of dots (of letters in ASCII), each named by a letter along its course."""
+"""Series over steps as text: curves of dots (of letters in ASCII), each with its letter at some points."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STYLES = ("blue", "green", "magenta", "cyan", "yellow", "bright_blue", "bright_g
 STRONG = "bold red"
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 TALLEST, LEAST = 20, 4
-"""Lines of the canvas where no height is asked for, and where too little is."""
+"""Height of the canvas in lines: the default, and the least."""
 POINTS_EACH = 8
 """Values of a line drawn in a column of cells: of more, the least and the largest of each stretch."""
 Y_TICKS_EVERY = 4
@@ -46,7 +46,7 @@ TICK_WIDTH = 8
 
 @dataclass(frozen=True)
 class Pen:
-    """How a line is drawn."""
+    """A line with the letter and style in which it is drawn."""
 
     line: Line
     letter: str
@@ -105,7 +105,7 @@ def beside(rows: Sequence[Text], up: Axis, scale: Scale, marks: Marks, width: in
 
 
 class _Columns:
-    """Where a step is among the cells of a line."""
+    """The mapping from steps to the cells of a line."""
 
     def __init__(self, across: Axis, cells: int) -> None:
         self._across, self._cells = across, cells
@@ -137,7 +137,7 @@ def _parts(line: Line) -> list[Floats]:
 
 
 def _names(pens: Sequence[Pen], view: Lines, width: int, marks: Marks) -> list[Text]:
-    """Return what each letter stands for, with the range and the last value, a line each."""
+    """Return the legend: the name of each letter, with the range and the last value, a line each."""
     found = []
     for pen in pens:
         if pen.named:
@@ -168,7 +168,7 @@ def _told(line: Line, scale: Scale, marks: Marks) -> str:
 
 
 def _bad_lane(found: Sequence[Ints], x: _Columns, left: int, marks: Marks) -> list[Text]:
-    """A line that says when something was NaN or infinite."""
+    """Return a line that marks steps with NaN or infinite values."""
     cells = sorted({x.at(step) for steps in found for step in np.unique(steps).tolist()})
     if not cells:
         return []

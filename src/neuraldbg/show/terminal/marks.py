@@ -15,47 +15,47 @@ VERDICT_STYLE = {
 
 @dataclass(frozen=True)
 class Marks:
-    """One set of signs."""
+    """One set of signs for the terminal, Unicode or ASCII."""
 
     verdict: dict[str, str]
     role: dict[str, str]
-    """Of the nodes of the causal chain."""
+    """Sign of each role of a node of the causal chain."""
     line: str
-    """Between two nodes that follow from each other."""
+    """Sign between two nodes, the second of which follows from the first."""
     gap: str
-    """Between two nodes of which the later follows from an earlier one."""
+    """Sign between two nodes, the second of which follows from an earlier one."""
     code: str
-    """Before every line of code."""
+    """Sign before every line of code."""
     dot: str
     rule: str
     sigil: str
-    """Before a list item."""
+    """Sign before a list item."""
     encoding: str
-    """What names are written in."""
+    """Encoding of names."""
     cut: str
-    """Where a name was cut."""
+    """Sign at the end of a name that was cut."""
     levels: str
-    """From the least to the largest value, each with more ink than the one before."""
+    """Signs from the least to the largest value, each with more ink than the one before."""
     unread: str
     bad: str
-    """NaN or infinite."""
+    """Sign of NaN or infinite values."""
     mixed: str
-    """NaN or infinite, and finite values as well."""
+    """Sign of NaN or infinite values among finite ones."""
     guilty: str
     moment: dict[str, str]
-    """By the role of a mark over time."""
+    """Sign of each role of a mark over time."""
     stretch: str
-    """A mark that lasts."""
+    """Sign of a mark that lasts."""
     dots: bool
-    """Whether a cell can show 2 x 4 dots (Braille); else it shows the letter of its line."""
+    """True if a cell can show 2 x 4 dots (Braille); else it shows the letter of its line."""
     fills: str
-    """Of the groups of bars, in turn."""
+    """Signs of the groups of bars, in turn."""
     edge: str
     corner: str
     tick: str
     limit: str
     span: str
-    """Between a least and a largest value."""
+    """Sign between a least and a largest value."""
 
 
 UNICODE = Marks(

@@ -1,4 +1,4 @@
-"""What every page of text in the terminal is made of: its width, its headings, its lists, and safe words.
+"""Common parts of every page of text in the terminal: width, headings, lists, and safe words.
 
 A page waits for the console, which knows the width and the encoding, and then asks a writer for its parts.
 """
@@ -31,18 +31,18 @@ LEAST = 40
 
 @dataclass(frozen=True)
 class Writer:
-    """Turns words into renderables with one set of signs and one encoding."""
+    """The writer that turns words into renderables, with one set of signs and one encoding."""
 
     marks: Marks
     encoding: str
     width: int
 
     def heading(self, title: str) -> RenderableType:
-        """A title with a blank line above it."""
+        """Return a title with a blank line above it."""
         return Group(Text(), Text(title, style="bold underline" if self.marks is UNICODE else "bold"))
 
     def item(self, words: str, style: str = "", sign: str = "", sign_style: str = "dim", by: int = 2) -> RenderableType:
-        """A list item whose further lines hang under its first word."""
+        """Return a list item whose further lines are aligned with its first word."""
         grid = Table.grid(padding=(0, 1))
         grid.add_column(width=1)
         grid.add_column(ratio=1)
@@ -50,12 +50,12 @@ class Writer:
         return Padding(grid, (0, 0, 0, by))
 
     def cut(self, more: int, by: int = 4) -> Iterator[RenderableType]:
-        """Say how many were left out, if any were."""
+        """Yield a line with the number of items that were left out, if any."""
         if more > 0:
             yield Padding(Text(f"(+{more} more: --json)", style="dim"), (0, 0, 0, by))
 
     def text(self, words: str, style: str = "") -> Text:
-        """Words of a run as text: never markup, never a control character."""
+        """Return words of a run as text: never markup, never a control character."""
         return Text(self.clean(words), style=style)
 
     def clean(self, words: str) -> str:
@@ -85,7 +85,7 @@ class Page:
 
 
 def _without_trailing_blanks(line: list[Segment]) -> list[Segment]:
-    """Take away what tables pad with: piped text should not end in spaces."""
+    """Remove the padding of tables: piped text should not end in spaces."""
     while line and not line[-1].text.strip(" "):
         line = line[:-1]
     if line:

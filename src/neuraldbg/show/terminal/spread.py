@@ -1,4 +1,4 @@
-"""How values are distributed over time, as text: the histograms as a heat map, or else extremes and mean as curves."""
+"""The distribution of values over time, as text: histograms as a heat map, or else extremes and mean as curves."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from neuraldbg.show.terminal.marks import Marks
 
 SIGNS = 65
-"""Columns that what the signs mean needs for one line."""
+"""Number of columns that the legend of signs needs for one line."""
 LEFT = lines.TICK_WIDTH + 3
 """Columns of the numbers beside the map."""
 BINS, LEAST = 24, 3
-"""Rows of the map where no height is asked for, and where too little is."""
+"""Rows of the map: the default, and the least."""
 
 
 def drawn(view: Spread, width: int, height: int | None, marks: Marks) -> list[Text]:

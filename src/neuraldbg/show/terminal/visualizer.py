@@ -1,4 +1,4 @@
-"""Any numbers as plain ASCII, for a machine without a screen: what enters are arrays, what leaves is text.
+"""Any numbers as plain ASCII, for a machine without a screen: arrays enter, text leaves.
 
 >>> print(TerminalVisualizer(80, 24).ascii_line_plot([0, 1, 2], [2.3, 1.7, 0.4], "loss"))  # doctest: +SKIP
 """

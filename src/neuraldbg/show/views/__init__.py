@@ -1,4 +1,6 @@
-"""RunRecord, Diagnosis -> View. One file a view, registered in VIEWS; see ``view.py`` for the contract."""
+"""The views: a RunRecord and a Diagnosis enter, a View leaves. One file a view, registered in VIEWS; ``view.py`` has
+the contract.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ VIEWS: tuple[Member, ...] = (
 
 
 def view(name: str, run: RunRecord, diagnosis: Diagnosis, choice: Choice | None = None) -> View:
-    """Compute a view by its name. ConfigError for an unknown one; see ``view.py`` for what a choice may hold."""
+    """Compute a view by its name. An unknown name raises ConfigError; ``view.py`` describes the choices."""
     for member in VIEWS:
         if member.name == name:
             return member.compute(run, diagnosis, choice or Choice())

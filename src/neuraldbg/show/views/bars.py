@@ -1,4 +1,4 @@
-"""What the views over layers at one step share: the step that is shown, and the table that was read in it."""
+"""Common parts of the views over layers at one step: the step that is shown, and the table that was read in it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 NAMED = 4
-"""Layers named in a note."""
+"""Largest number of layers named in a note."""
 
 
 def some(layers: Sequence[str]) -> str:
@@ -30,10 +30,10 @@ def some(layers: Sequence[str]) -> str:
 
 
 def place_of(run: RunRecord, diagnosis: Diagnosis, choice: Choice, columns: Columns) -> tuple[int, tuple[str, ...]]:
-    """Return the column to show, and a note where it does not stand for the step that was meant.
+    """Return the column to show, and a note if its step is not the wanted one.
 
-    Meant is the step that was chosen, else that of the failure, else the last. Shown is the last column that begins at
-    it or before it, else the first; -1 where no site was read.
+    The wanted step is the chosen one, else that of the failure, else the last. The column is the last that begins at or
+    before it, else the first; -1 if no site was read.
     """
     step = choice.step if choice.step is not None else failure_of(run, diagnosis)[0]
     if not len(columns.steps):

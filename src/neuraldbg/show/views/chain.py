@@ -1,4 +1,4 @@
-"""The causal chain of the diagnosis as a graph: from the cause at the top to what the user saw at the bottom."""
+"""The causal chain of the diagnosis as a graph: from the cause at the top to the symptom at the bottom."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Graph:
-    """Return the nodes of the chain, which stands in the order of time and data flow."""
+    """Return the nodes of the chain, in the order of time and data flow."""
     del run, choice
     chain = diagnosis.chain
     at = places([node.id for node in chain.nodes], [(edge.source, edge.target) for edge in chain.edges])

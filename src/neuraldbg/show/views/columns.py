@@ -1,4 +1,4 @@
-"""Many steps as few columns, honestly: a spike of one step is seen in whatever column it falls into."""
+"""Many steps as few columns, in which a spike of one step remains visible."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Columns:
-    """Which rows of time form which column: those of column c are ``rows[starts[c]:starts[c + 1]]``."""
+    """The rows of time of each column: those of column c are ``rows[starts[c]:starts[c + 1]]``."""
 
     rows: npt.NDArray[np.intp]
     """Rows of the history in which sites were read, in order of time."""
     starts: npt.NDArray[np.intp]
     steps: Ints
-    """Shape (C,)."""
+    """First step of each column, shape (C,)."""
     width: Ints
-    """Shape (C,)."""
+    """Number of steps of each column, shape (C,)."""
     note: str
-    """How steps were put together, "" where each column is one row of the record."""
+    """Description of the binning; "" if each column is one row of the record."""
 
     def only(self, *places: int) -> Columns:
         """Return some of the columns, in order and each once."""
@@ -38,11 +38,11 @@ class Columns:
         return Columns(np.concatenate(parts), starts, self.steps[at], self.width[at], self.note)
 
     def reduce(self, values: Floats, how: str) -> Floats:
-        """Put values of shape (T, ...) together to (C, ...) by ``max``, ``min`` or ``mean``; NaN was not read."""
+        """Reduce values of shape (T, ...) to (C, ...) by ``max``, ``min`` or ``mean``; NaN means not read."""
         return self.together(values[self.rows], how)
 
     def together(self, picked: Floats, how: str) -> Floats:
-        """Do that with values of the rows of these columns alone."""
+        """Reduce values of the rows of these columns only, as ``reduce`` does."""
         if not len(self.starts):
             return picked
         if how == "mean":
@@ -57,10 +57,10 @@ class Columns:
 
 
 def columns_of(history: History, choice: Choice, end: int | None = None) -> Columns:
-    """Lay the steps at which sites were read out in at most ``choice.columns`` columns of equal length.
+    """Return the steps at which sites were read, in at most ``choice.columns`` columns of equal length.
 
-    ``end`` is the step before which the picture ends, where that is after the last step that was read: columns are as
-    long as if they reached up to it, and the note counts all of the picture's steps.
+    ``end`` is the step before which the picture ends, if that is after the last step that was read: columns are as long
+    as if they reached up to it, and the note counts all of the picture's steps.
     """
     ends = history.steps + history.width
     keep = history.read.copy()
@@ -94,12 +94,12 @@ def within(series: Series, choice: Choice) -> Series:
 
 
 def end_of(run: RunRecord, choice: Choice) -> int:
-    """Return the step before which a map ends: that of the run or of the choice, though no layer was read there."""
+    """Return the step before which a map ends: that of the run or of the choice, even if no layer was read there."""
     return min(run.steps, run.steps if choice.last is None else choice.last + 1)
 
 
 def unread_note(run: RunRecord) -> str:
-    """Say in how many steps the layers were not read: there is nothing to show of those."""
+    """Write in how many steps the layers were not read."""
     width = run.history.width[run.history.read]
     unread = run.steps - int(width.sum())  # a row that stands for several steps may hold unread ones too
     if unread <= 0:

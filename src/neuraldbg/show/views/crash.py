@@ -1,6 +1,6 @@
-"""What the crash picture shows, as numbers: the window of steps, one curve per layer, the guilty layers.
+"""The numbers of the crash picture: the window of steps, one curve per layer, the guilty layers.
 
-All of it is free of matplotlib, so that it can be tested as values and drawn by something else.
+Nothing here needs matplotlib, so the values can be tested and drawn by something else.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
     from neuraldbg.show.forms import Bools
 
 MOST, BEFORE, AFTER = 500, 100, 50
-"""A failure within the first MOST steps is shown from the start, a later one with BEFORE steps; at least AFTER follow
-it, where the run has them and there is still a loss to see."""
+"""Numbers of steps: a failure within the first MOST is shown from the start, a later one with BEFORE steps; at least
+AFTER follow it, if the run has them and still has a loss."""
 TRIM = 0.25
-"""What follows is cut only if that takes away at least this share of the picture."""
+"""Least share of the picture that is cut after the failure; less is not cut."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One layer over the steps of the window."""
+    """One curve of a layer over the steps of the window."""
 
     layer: str
     series: Series
-    """Non-negative; NaN where nothing finite was measured."""
+    """Non-negative values; NaN if no finite value was measured."""
     nonfinite: int | None
-    """The first step of the window with a NaN or an infinity, None if there is none."""
+    """First step of the window with a NaN or an infinity; None if there is none."""
     zero: int | None
-    """The step from which on it is exactly zero, which a log axis cannot show; None if it is not so at the end."""
+    """Step from which the value is exactly zero, which a log axis cannot show; None if it is not zero at the end."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """Everything that is drawn."""
+    """Everything that the crash picture draws, as plain values."""
 
     loss: Series
     gradients: tuple[Curve, ...]
@@ -51,24 +51,24 @@ class Picture:
     activations: tuple[Curve, ...]
     """Root mean square of each layer's output, in data-flow order."""
     guilty: tuple[str, ...]
-    """The layers to be drawn strongly."""
+    """Layers that are highlighted."""
     charge: str
-    """Why: ``guilty`` when the first cause names them, ``hit first`` when they only show its first effect."""
+    """Reason: ``guilty`` if the first cause names them, ``hit first`` if they only show its first effect."""
     failure: int | None
-    """The step at which it went wrong, None for a run that did not."""
+    """Step of the failure; None if the run did not fail."""
     failure_label: str
     first: int
     last: int
     steps: int
-    """Of the whole run."""
+    """Number of steps of the whole run."""
     read: int | None = None
-    """Steps shown in which layers were read, None if in all of them: between those, lines join what was not seen."""
+    """Number of shown steps in which layers were read; None if in all: between them, lines join unread steps."""
     thinned: bool = False
-    """Whether values of the steps shown stand for several steps each."""
+    """True if values in the picture are of several steps each."""
 
     @cached_property
     def span(self) -> int:
-        """Steps shown, at least one."""
+        """Number of steps shown, at least one."""
         return max(1, self.last - self.first)
 
     @property
@@ -78,7 +78,7 @@ class Picture:
 
 
 def picture(run: RunRecord, diagnosis: Diagnosis) -> Picture:
-    """Choose what to show of a run."""
+    """Return the crash picture of a run: its window, curves and guilty layers."""
     failure, label = failure_of(run, diagnosis)
     first, last = _window(run, failure, over=label.startswith("loss not finite"))
     curves = {kind: _curves(run, kind, first, last) for kind in ("param_grad", "activation")}
@@ -105,7 +105,7 @@ def _within(run: RunRecord, first: int, last: int) -> Bools:
 
 
 def _read(run: RunRecord, first: int, last: int) -> int | None:
-    """Steps of the window in which layers were read, None for all or for none."""
+    """Return the number of steps of the window in which layers were read; None for all or for none."""
     history = run.history
     shown = _within(run, first, last)
     ends = history.steps + history.width
@@ -115,7 +115,7 @@ def _read(run: RunRecord, first: int, last: int) -> int | None:
 
 
 def _curves(run: RunRecord, kind: str, first: int, last: int) -> tuple[Curve, ...]:
-    """One curve a layer: of all its parameters together, or of its first call and first output leaf."""
+    """Return one curve a layer: of all its parameters together, or of its first call and first output leaf."""
     if not len(run.history):
         return ()
     sites, stat = group(run, kind), NORM
@@ -141,14 +141,16 @@ def _zero_from(series: Series) -> int | None:
 
 
 def _leaves(run: RunRecord, curves: tuple[Curve, ...]) -> tuple[Curve, ...]:
-    """Without the containers, whose output is that of their last layer; a model of containers alone keeps them."""
+    """Return the curves without containers, whose output is that of their last layer; all if there are only
+    containers.
+    """
     known = run.layout.by_path
     kept = tuple(c for c in curves if c.layer not in known or known[c.layer].leaf)
     return kept or curves
 
 
 def _window(run: RunRecord, failure: int | None, *, over: bool) -> tuple[int, int]:
-    """The steps to show: those that lead to the failure, and some after it; few when the loss is gone for good."""
+    """Return the window: the steps before the failure, and some after it; few if the loss stays non-finite."""
     steps = run.history.steps
     if not len(steps):
         return 0, 0

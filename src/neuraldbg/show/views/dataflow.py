@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 LOSS = "loss"
 WORST = ("guilty", "bad", "healthy", "unseen")
-"""Of a group of layers, the first that one of them is."""
+"""States of a layer, the worst first; a group of layers has its worst state."""
 
 
 def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Graph:
-    """Return the layers and the edges read from the autograd graph. Of too many layers, groups are one node each."""
+    """Return the layers and the edges read from the autograd graph; too many layers are grouped into nodes."""
     broken = _broken(run)
     health = _health(run, diagnosis, broken)
     within = _groups(list(health), choice.rows - 1)
@@ -56,8 +56,8 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Graph:
 
 
 def _health(run: RunRecord, diagnosis: Diagnosis, broken: Mapping[str, int]) -> dict[str, str]:
-    """The state of each layer without child layers, in data-flow order, and of those whose output is made of several:
-    where a residual block adds its input to what its last layer gives, the block is a node of its own.
+    """Return the state of each layer without child layers, in data-flow order, and of blocks with a separate output: a
+    residual block that adds its input to its last layer's output is a node.
     """
     layout, rank = run.layout, run.layout.depth
     joints = {path for edge in layout.edges for path in (edge.source, edge.target)}
@@ -76,7 +76,7 @@ def _health(run: RunRecord, diagnosis: Diagnosis, broken: Mapping[str, int]) -> 
 
 
 def _broken(run: RunRecord) -> dict[str, int]:
-    """The first step in which NaN or infinite values were read of each layer that had some."""
+    """Return the first step with NaN or infinite values of each layer that has some."""
     rows = [row for kind in ("activation", "param_grad", "param") for row in run.layout.rows(kind)]
     if not rows or not len(run.history):
         return {}
@@ -89,13 +89,13 @@ def _broken(run: RunRecord) -> dict[str, int]:
 
 
 def _groups(paths: list[str], most: int) -> dict[str, str]:
-    """The node of each layer: itself, or its longest common container that makes few enough of them."""
+    """Return the node of each layer: itself, or its longest container that gives few enough nodes."""
     deepest = max((path.count(".") for path in paths), default=0)
     for depth in range(deepest, -1, -1):
         found = {path: ".".join(path.split(".")[: depth + 1]) for path in paths}
         if len(set(found.values())) <= most:
             return found
-    # Neighbours in the order of data flow, where no container holds few enough.
+    # If no container gives few enough nodes, neighbours in data-flow order are grouped.
     each = -(-len(paths) // max(1, most))
     blocks = [paths[i : i + each] for i in range(0, len(paths), each)]
     return {path: f"{block[0]} … {block[-1]}" for block in blocks for path in block}

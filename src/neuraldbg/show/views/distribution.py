@@ -1,4 +1,4 @@
-"""How the values of one site are distributed, over time."""
+"""The distribution of the values of one site over time."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Spread:
 
 
 def _histograms(run: RunRecord, row: int | None, columns: Columns) -> tuple[Floats | None, Floats | None, str]:
-    """Borders, shares of shape (B, C), and in how many steps they were taken; those of one column are added up."""
+    """Return borders, shares of shape (B, C), and the number of steps with a histogram; those of a column are added."""
     found = run.histogram(row) if row is not None else None
     if found is None or not len(found):
         return None, None, "This run has no histograms of it: what is shown are its moments and extremes"
@@ -82,7 +82,7 @@ def _histograms(run: RunRecord, row: int | None, columns: Columns) -> tuple[Floa
 
 
 def _bare(run: RunRecord, choice: Choice, kind: str) -> str:
-    """Say so if the chosen layer has no parameters, which are asked for."""
+    """Write that the chosen layer has no parameters, if the view is of parameters; else empty."""
     layer = None if choice.layer is None else run.layout.by_path.get(resolve(run.layout, choice.layer))
     asked = layer is not None and not layer.params and kind in OF_PARAMETERS
     own = "" if layer is None or layer.leaf else " of its own"
@@ -115,7 +115,7 @@ def _row(run: RunRecord, diagnosis: Diagnosis, choice: Choice, kind: str) -> int
 
 
 def _sampled(run: RunRecord, row: int | None) -> tuple[str, ...]:
-    """Say so where not all elements were read."""
+    """Write a note if not all elements were read."""
     if row is None or not len(run.history):
         return ()
     count, total = (float(np.max(run.history.stat(row, stat, "max"), initial=0)) for stat in ("count", "total"))

@@ -60,14 +60,14 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Bars:
 
 @dataclass
 class _Readings:
-    """One reading of each layer."""
+    """One reading of each layer, with its column of time."""
 
     values: Floats
-    """Shape (L,); NaN where nothing finite was read."""
+    """Value of each layer, shape (L,); NaN if no finite value was read."""
     bad: Bools
-    """Where NaN or infinite values were found."""
+    """True if NaN or infinite values were found, shape (L,)."""
     at: Ints
-    """Shape (L,): the column, -1 where it was never read."""
+    """Column of each layer, shape (L,); -1 if it was never read."""
 
 
 def _ends(sites: Group, columns: Columns, stat: str, upto: int) -> tuple[_Readings, _Readings]:
@@ -77,7 +77,7 @@ def _ends(sites: Group, columns: Columns, stat: str, upto: int) -> tuple[_Readin
 
 
 def _nearest(sites: Group, columns: Columns, stat: str, order: Ints) -> _Readings:
-    """Return the first reading of each layer in an order of columns: it is nearly always in one of the first."""
+    """Return the first reading of each layer in a given order of columns; it is nearly always in one of the first."""
     count = len(sites.layers)
     found = _Readings(np.full(count, np.nan), np.zeros(count, bool), np.full(count, -1))
     start, size = 0, 1
@@ -97,7 +97,7 @@ def _nearest(sites: Group, columns: Columns, stat: str, order: Ints) -> _Reading
 
 
 def _notes(layers: Sequence[str], steps: Ints, at: int, last: _Readings) -> tuple[str, ...]:
-    """Say which layers are shown as they were read before, and which are not finite."""
+    """Write which layers are shown with an earlier reading, and which are not finite."""
     found = []
     earlier = [layer for layer, here in zip(layers, last.at == at, strict=True) if not here]
     if 0 < len(earlier) < len(layers):

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Heat:
-    """Return the norm of each layer's gradient where nothing else is chosen. All sites of a layer are one row.
+    """Return the chosen statistic, by default the norm of each layer's gradient. All sites of a layer are one row.
 
-    Dead units have those layers alone that something rectifies: the others have no row.
+    Only layers with a rectifier have dead units: the others have no row.
     """
     kind, stat = choice.kind or "param_grad", choice.stat or NORM
     check(kind, stat)
@@ -61,7 +61,7 @@ def heat_of(
     reduce: str,
     missing: str,
 ) -> Heat:
-    """Make a heat map of values of shape (layers, C); ``missing`` names what was not read where there are none."""
+    """Build a heat map from values of shape (layers, C); ``missing`` names what was not read if there are none."""
     guilty, _ = guilty_of(diagnosis, set(layers))
     rows, left_out = pick(layers, {*guilty, *touched(diagnosis)}, values, nonfinite, choice.rows)
     word = {"max": "largest", "min": "least", "extreme": "largest value by size"}[reduce]
@@ -86,8 +86,8 @@ def heat_of(
 
 
 def _to_the_end(run: RunRecord, choice: Choice, columns: Columns) -> tuple[Ints, Ints]:
-    """Return steps and width of the columns, with one that was not read where the run went on after the last of them:
-    a map that ends before the run does hides that it went on, and its failure.
+    """Return steps and width of the columns, with an unread one if the run went on after the last of them: a map that
+    ends before the run would hide its end, and its failure.
     """
     ends = columns.steps[-1:] + columns.width[-1:]
     tail = end_of(run, choice) - ends

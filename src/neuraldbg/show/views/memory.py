@@ -1,4 +1,4 @@
-"""What the tensors of each layer take as far as the run file says: by their sizes and dtypes, not by an allocator."""
+"""The memory of each layer's tensors, from their sizes and dtypes in the run file, not from an allocator."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KINDS = (("param", "parameters"), ("param_grad", "their gradients"), ("activatio
 
 
 def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Bars:
-    """Return bytes of parameters, gradients and outputs (of all calls and micro-batches of a step) at their largest."""
+    """Return the largest bytes of parameters, gradients and outputs (of all calls and micro-batches of a step)."""
     columns = columns_of(run.history, replace(choice, columns=1))
     found: dict[str, dict[str, float]] = {}
     unknown = set()

@@ -1,4 +1,4 @@
-"""What a view marks: the moment of failure, the guilty layers, the events."""
+"""The marks of a view: the moment of failure, the guilty layers, the events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def marks_of(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> tuple[Mark
 
 
 def failure_of(run: RunRecord, diagnosis: Diagnosis) -> tuple[int | None, str]:
-    """Return the moment that a person would call the failure, with a label: the loss's end, or else the first event."""
+    """Return the step that a person would call the failure, with a label: the end of the loss, else the first event."""
     if diagnosis.verdict not in ("failing", "suspect"):
         return None, ""
     loss = run.scalar("loss")
@@ -48,7 +48,7 @@ def failure_of(run: RunRecord, diagnosis: Diagnosis) -> tuple[int | None, str]:
 
 
 def guilty_of(diagnosis: Diagnosis, drawn: Collection[str]) -> tuple[tuple[str, ...], str]:
-    """Return the layers to draw strongly and the word for them: those that the cause names, else those hit first."""
+    """Return the layers to highlight and the word for them: those that the cause names, else those hit first."""
     if diagnosis.verdict not in ("failing", "suspect"):
         return (), ""
     for hypothesis in diagnosis.hypotheses[:1]:
@@ -63,7 +63,7 @@ def guilty_of(diagnosis: Diagnosis, drawn: Collection[str]) -> tuple[tuple[str, 
 
 
 def _drawn(layer: str | None, drawn: Collection[str]) -> tuple[str, ...]:
-    """The curves that a name stands for: its own, that of a parameter's layer, or those of all layers in it."""
+    """Return the curves that belong to a name: its own, that of a parameter's layer, or those of all layers in it."""
     if not layer:
         return ()
     own = [one for one in drawn if one == layer or (one and layer.startswith(f"{one}."))]

@@ -1,4 +1,4 @@
-"""Two runs and their comparison -> views of the forms that all faces draw: both losses, and where the layers part."""
+"""The views of a comparison: both losses, and the differences of the layers, in the forms that all faces draw."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from neuraldbg.show.forms import View
 
 INPUT = "(input)"
-"""The row of the inputs, which are no layer's."""
+"""Name of the row of the inputs, which belong to no layer."""
 GROSS = 10.0
-"""Relative differences above it are shown as it: two tensors that have nothing in common differ by about 1."""
+"""Largest relative difference that is shown; larger ones are clipped. Unrelated tensors differ by about 1."""
 
 
 def pair_views(one: RunRecord, other: RunRecord, comparison: Comparison) -> tuple[View, ...]:
@@ -51,7 +51,7 @@ def _line(name: str, series: Series) -> Line:
 
 
 def drift(comparison: Comparison) -> Heat:
-    """Return how far apart every layer is over the steps that both runs have."""
+    """Return the difference of every layer over the steps that both runs have."""
     found = comparison.drift
     nothing = np.zeros(0, np.int64)
     steps, width = (found.steps, found.width) if found is not None else (nothing, nothing)
@@ -84,7 +84,7 @@ def drift(comparison: Comparison) -> Heat:
 
 
 def _marks(comparison: Comparison) -> tuple[Mark, ...]:
-    """The divergence, and the first difference of any size where it is another step."""
+    """Return marks for the divergence, and for the first difference of any size if it is at another step."""
     marks = []
     first, early = comparison.first, comparison.earliest
     if first is not None:

@@ -1,4 +1,4 @@
-"""Which layers are shown where there are more than fit: the guilty, those with events, those that vary most."""
+"""The choice of layers if there are more than fit: the guilty, those with events, those that vary most."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def touched(diagnosis: Diagnosis) -> set[str]:
 def pick(
     layers: Sequence[str], first: Collection[str], values: Floats, nonfinite: Bools, most: int
 ) -> tuple[list[int], str]:
-    """Return the positions of at most ``most`` layers in their order, and a sentence where some were left out.
+    """Return the positions of at most ``most`` layers in their order, and a sentence if some were left out.
 
     ``values`` and ``nonfinite`` have the shape (layers, C). Kept are the layers named ``first``, then those with values
     that are not finite, then those with the largest value against their own median, so that no spike gets lost.
@@ -37,7 +37,7 @@ def pick(
     order = [i for i, layer in enumerate(layers) if layer in first]
     order += np.flatnonzero(nonfinite.any(axis=1)).tolist()
     spikes = np.argsort(-stands_out, kind="stable").tolist()
-    # An even part shows how things go with depth.
+    # Layers at equal distances show the trend over depth.
     order += [*spikes[: most // 4], *np.linspace(0, len(layers) - 1, most // 2).astype(int).tolist(), *spikes]
     kept = sorted(list(dict.fromkeys(order))[:most])
     return (
@@ -47,7 +47,9 @@ def pick(
 
 
 def medians(values: Floats, seen: Bools) -> Floats:
-    """Return the median of what was seen in each row, 0 where nothing was; many medians one by one would be slow."""
+    """Return the median of the seen values of each row, 0 if there are none; all at once, since single medians are
+    slow.
+    """
     ordered = np.sort(np.where(seen, values, np.inf), axis=1)
     count, every = seen.sum(axis=1), np.arange(len(values))
     if not values.shape[1]:

@@ -1,4 +1,4 @@
-"""Where the nodes of a graph stand: one level below all that lead to it, side by side with others of its level."""
+"""The positions of the nodes of a graph: each one level below all nodes that lead to it, beside others of its level."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 
 def places(nodes: Sequence[str], links: Iterable[tuple[str, str]]) -> dict[str, tuple[float, float]]:
-    """Return x and y from 0 to 1 of nodes that are given in their order: links that go back do not count.
+    """Return x and y from 0 to 1 of nodes in their given order; links that go back are ignored.
 
-    In a level, nodes stand in the order of what leads to them (the mean of their places), so that few links cross.
+    In a level, nodes are sorted by the mean position of the nodes that lead to them, so that few links cross.
     """
     position = {node: i for i, node in enumerate(nodes)}
     sources: dict[str, list[str]] = {node: [] for node in nodes}

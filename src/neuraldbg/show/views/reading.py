@@ -1,4 +1,4 @@
-"""Layers by columns of time: a statistic of all sites of a kind, put together by layer, read at once."""
+"""Layers by columns of time: a statistic of all sites of a kind, reduced by layer and read at once."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ KINDS = {
 """The kinds of sites that have tables, in words."""
 SHARES = {"nonfinite": "count", "zeros": "count", "saturated": "count", "under": "count", "over": "count"}
 SHARES |= {"dead": "units"}
-"""Counts, shown as a share of what they are counted among: layers differ in size."""
+"""Counts that are shown as a share, with the count of their whole: layers differ in size."""
 NORM = "norm"
-"""L2 norm of all sites of a layer together: it is in no column of a table, but follows from rms and total."""
+"""L2 norm of all sites of a layer together, which no table has; it follows from rms and total."""
 OF_OUTPUTS = ("dead", "saturated", "units")
 EXTREMES = {"min": "min", "mean": "extreme"}
-"""How steps, and sites of a layer, are put together where it is not by the largest value."""
+"""Reduction of steps, and of sites of a layer, for statistics that are not reduced by their maximum."""
 
 
 def check(kind: str, stat: str) -> None:
@@ -68,11 +68,11 @@ class Group:
     rows: tuple[int, ...]
     """Rows of the tables, layer by layer."""
     starts: tuple[int, ...]
-    """Where in ``rows`` each layer begins."""
+    """Index in ``rows`` at which each layer begins."""
 
     def values(self, columns: Columns, stat: str) -> Floats:
-        """Return a statistic of each layer, shape (layers, C): a share in per cent; NaN where it was not read, and for
-        dead units of layers that nothing rectifies.
+        """Return a statistic of each layer, shape (layers, C), shares in per cent; NaN if it was not read, and for dead
+        units of layers without a rectifier.
         """
         if not self.layers:
             return np.zeros((0, len(columns.steps)))
@@ -95,14 +95,14 @@ class Group:
         return low if stat == "min" else np.where(np.abs(low) > np.abs(high), low, high)
 
     def nonfinite(self, columns: Columns) -> Bools:
-        """Return where NaN or infinite values were found, shape (layers, C)."""
+        """Return a mask (layers, C) of NaN or infinite values."""
         if not self.layers:
             return np.zeros((0, len(columns.steps)), bool)
         found = columns.together(self._sum(self._stored(columns, "nonfinite", "max")), "max").T
         return np.asarray(found > 0)
 
     def _sum(self, values: Floats) -> Floats:
-        """Over the sites of each layer; NaN where none of them was read."""
+        """Sum values over the sites of each layer; NaN if none of them was read."""
         if len(self.starts) == len(self.rows):  # a site a layer: nothing to add up
             return np.where(np.isfinite(values), values, np.nan)
         seen = np.isfinite(values)
@@ -110,8 +110,8 @@ class Group:
         return np.where(np.logical_or.reduceat(seen, self.starts, axis=1), total, np.nan)
 
     def _stored(self, columns: Columns, stat: str, end: str) -> Floats:
-        """Of the rows of the columns, shape (rows, sites); NaN where a site was not read: there is a count of zero,
-        which is no finding.
+        """Return a stored statistic of the rows of the columns, shape (rows, sites); NaN if a site was not read, where
+        the table has a count of zero.
         """
         values = self.run.history.stat(self.rows, stat, "min" if end == "min" else "max")[columns.rows]
         values[~self._seen[columns.rows]] = np.nan
@@ -123,9 +123,9 @@ class Group:
 
 
 def group(run: RunRecord, kind: str, layer: str | None = None, among: Collection[str] | None = None) -> Group:
-    """Return the sites of a kind, those in one layer if it is named, and of some layers alone if those are.
+    """Return the sites of a kind, of one named layer or of some layers only.
 
-    UnknownLayer for a name that is none.
+    An unknown name raises UnknownLayer.
     """
     only = None if layer is None else resolve(run.layout, layer)
     found: dict[str, list[int]] = {}

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, RunRecord, Series
 
 UNITS = {"duration": "s", "overhead": "s"}
-"""Of scalars."""
+"""Unit of each scalar that has one."""
 THINNED = "Older steps were thinned: a value is the mean of several, the band their range"
 
 
 def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Lines:
-    """Return a scalar where ``stat`` names one, else ``stat`` of the sites of ``layer``, or of the guilty layer."""
+    """Return the scalar that ``stat`` names, else ``stat`` of the sites of ``layer``, or of the guilty layer."""
     if choice.stat in SCALARS:
         return scalars_of(run, diagnosis, choice, (choice.stat,), name="series", title=SCALARS[choice.stat])
     kind, stat = choice.kind or "param_grad", choice.stat or NORM
@@ -50,7 +50,7 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Lines:
 
 
 def _layer(run: RunRecord, diagnosis: Diagnosis, choice: Choice, kind: str) -> str | None:
-    """The layer that was chosen, else the guilty one, else the first with such a site."""
+    """Return the chosen layer, else the guilty one, else the first with such a site."""
     if choice.layer is not None:
         return resolve(run.layout, choice.layer)
     there = [run.layout.sites[row].module for row in run.layout.rows(kind)]
@@ -78,7 +78,7 @@ def _line(run: RunRecord, row: int, stat: str, choice: Choice) -> Line:
 
 
 def _end(run: RunRecord, choice: Choice, lines: Sequence[Line]) -> str:
-    """Say where the lines end, if that is well before the run does, or the steps that were chosen."""
+    """Write the step at which the lines end, if it is well before the end of the run or of the chosen steps."""
     if not lines:
         return ""
     last, end = max(int(line.steps[-1]) for line in lines), end_of(run, choice)
@@ -131,7 +131,7 @@ def scalars_of(
 
 
 def wide_lines(lines: Sequence[Line]) -> bool:
-    """Return True if these lines together want a log axis."""
+    """Return True if these lines together need a log axis."""
     return wide(np.concatenate([np.zeros(0), *(line.values for line in lines)]))
 
 

@@ -1,4 +1,4 @@
-"""How long each step took, and how much of that was watching it."""
+"""The duration of each step, and NeuralDBG's share of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Lines:
-    """Return the duration of the steps, and what NeuralDBG took of it."""
+    """Return the duration of the steps, and the time of NeuralDBG in it."""
     return scalars_of(run, diagnosis, choice, ("duration", "overhead"), name="trace", title="Time of each step")
 
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Bars:
-    """Return two bars a layer; without a chosen step those of the last step that was read, of which some layer was
-    finite: units die late.
+    """Return two bars a layer; without a chosen step those of the last step in which a layer was finite, since units
+    die late.
     """
     columns = columns_of(run.history, replace(choice, columns=len(run.history)))
     sites = group(run, "activation", choice.layer)

@@ -1,4 +1,4 @@
-"""How large the updates of each layer are against its weights: about a thousandth is usual (Karpathy, makemore 4)."""
+"""The size of each layer's updates relative to its weights: about a thousandth is usual (Karpathy, makemore 4)."""
 
 from __future__ import annotations
 

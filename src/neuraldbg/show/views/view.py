@@ -1,11 +1,11 @@
-"""The contract of a view: what enters is a run, its diagnosis and what to look at; what leaves is a plain value.
+"""The contract of a view: a run, its diagnosis and a choice enter; a plain value leaves.
 
 A view is computed without torch and without a drawing library. There are many views and few *forms*: a heat map, lines
-over steps, bars over layers, a distribution over time, a graph. Whoever draws (``static``, ``terminal``,
-``interactive``) knows the forms and no view by name, so that a new view is one file here and one line in
-``__init__.py``, and is at once a picture, a text and a figure in the dashboard.
+over steps, bars over layers, a distribution over time, a graph. The drawing packages (``static``, ``terminal``,
+``interactive``) know the forms and no view by name, so a new view is one file here and one line in ``__init__.py``, and
+is at once a picture, a text and a figure in the dashboard.
 
-The forms, and what holds for all of them, are in ``show/forms.py``.
+The forms, and the rules for all of them, are in ``show/forms.py``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Choice:
-    """What to look at. What is None is chosen by the view: from the diagnosis first, then what is most telling."""
+    """The choice of layer, statistic and steps for a view; the view chooses fields that are None from the diagnosis, or
+    by what shows most.
+    """
 
     layer: str | None = None
     """A layer path or alias (``conv2``, ``Dense_1``), as ``layer_alias.resolve`` takes it. UnknownLayer for others."""
@@ -29,30 +31,32 @@ class Choice:
     kind: str | None = None
     """A kind of sites: ``activation``, ``output_grad``, ``param``, ``param_grad``, ``update``, ``input``, ``op``."""
     step: int | None = None
-    """0-based."""
+    """Step, counted from 0; None if the view chooses it."""
     first: int | None = None
     last: int | None = None
-    """Only these steps, both included."""
+    """First and last step that are shown; None for all."""
     columns: int = 240
-    """At most so many cells over time: more steps than that are put together, and ``notes`` says how."""
+    """Largest number of cells over time: more steps are binned, and ``notes`` says how."""
     rows: int = 120
-    """At most so many layers: of more, the guilty and the worst are kept, and ``notes`` says so."""
+    """Largest number of layers: of more, the guilty and the worst are kept, and ``notes`` says so."""
 
 
 class Compute(Protocol):
-    """What a member does. UnknownLayer or ConfigError for a choice that the run does not have."""
+    """Function of a member that computes a view; a choice that the run does not have raises UnknownLayer or
+    ConfigError.
+    """
 
     def __call__(self, run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> View: ...
 
 
 @dataclass(frozen=True)
 class Member:
-    """A view: one file of this folder holds one as ``VIEW``."""
+    """A registered view; each file of this folder has one as ``VIEW``."""
 
     name: str
-    """As ``neuraldbg plot --view`` takes it."""
+    """Name of the view for ``neuraldbg plot --view``."""
     title: str
-    """What it shows, in a few words: the help and the dashboard say it."""
+    """Description in a few words, for the help and the dashboard."""
     compute: Compute
     takes: tuple[str, ...] = ()
-    """The fields of Choice that change it."""
+    """Names of the fields of Choice that change the view."""

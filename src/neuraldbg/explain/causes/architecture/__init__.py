@@ -1,1 +1,1 @@
-"""Causes in the model: initial scale, depth, activations."""
+"""Causes in the model: initial scale, depth, activations, normalisation, attention, capacity."""

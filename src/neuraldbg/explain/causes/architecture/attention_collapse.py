@@ -38,16 +38,16 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.facts.attention import AttentionPlace
 
 SHARP = 0.1
-"""Entropy relative to that of equal weights below which a layer sees single positions (Zhai et al. 2023, "Stabilizing
-transformer training by preventing attention entropy collapse", where it comes with unstable training)."""
+"""Entropy relative to that of equal weights, below which a layer attends to single positions (Zhai et al. 2023,
+"Stabilizing transformer training by preventing attention entropy collapse", where it comes with unstable training)."""
 MOST = 0.5
-"""Share of the heads, and of the layers, that must be so."""
+"""Least share of the heads, and of the layers, without entropy."""
 POOR = 0.7
-"""Share of the loss of guessing above which little was learnt."""
+"""Share of the loss of a constant guess above which little was learnt."""
 LARGE = 50.0
-"""Scores of which a softmax leaves one: exp(-50) is nothing beside 1."""
+"""Size of scores from which a softmax keeps only one: exp(-50) is negligible beside 1."""
 ALL_NEW = 1.0
-"""An update as large as the weights: what attention sees after it says nothing of how it was built."""
+"""Update as large as the weights: attention after it no longer depends on how the model was built."""
 
 
 def judge(case: Case) -> Finding | None:
@@ -56,6 +56,7 @@ def judge(case: Case) -> Finding | None:
     sharp = {layer: seen for layer, seen in found.items() if _sharp(seen[-1])}
     if not sharp or len(sharp) < MOST * len(found):
         return None
+    # The layer that lost its entropy first is named; others may follow from it.
     layer = min(sharp, key=lambda path: (_since(sharp[path]).step, case.depth(path)))
     seen, began = sharp[layer], _since(sharp[layer])
     end = seen[-1].of.entropy
@@ -70,10 +71,12 @@ def judge(case: Case) -> Finding | None:
     score = as_number(seen[-1].of.logit)
     if np.isfinite(score) and score > LARGE:
         weigh.speaks(f"its scores reach {number(score)}", 1.5, score, LARGE)
+    # After updates that replaced the weights, the collapse is their consequence.
     updates = case.scalar("update_ratio").finite().between(0, began.step).values
     if len(updates) and updates.max() > ALL_NEW:
         largest = float(updates.max())
         weigh.against(f"it came after updates as large as {moved(largest)}", 4.0, largest, ALL_NEW)
+    # Sharp attention is right in many trained models: only a loss that suffers makes it a fault.
     share = above_guess(case)
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.5)
@@ -101,7 +104,7 @@ def _sharp(reading: Reading[AttentionPlace]) -> bool:
 
 
 def _since(seen: list[Reading[AttentionPlace]]) -> Reading[AttentionPlace]:
-    """Return the first reading from which on all were sharp."""
+    """Return the first reading from which all later ones are sharp."""
     first = seen[-1]
     for reading in reversed(seen):
         if not _sharp(reading):

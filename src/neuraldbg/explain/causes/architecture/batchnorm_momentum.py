@@ -36,19 +36,19 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.facts.norms import NormLayer
 
 LAST_ONLY = 0.8
-"""Momentum from which one batch outweighs all before it four to one; the default is 0.1."""
+"""Momentum from which one batch outweighs all earlier ones four to one; the default is 0.1."""
 NEVER = 2e-4
-"""Momentum up to which nothing is averaged within an epoch; TensorFlow's 0.999 is 1e-3 here."""
+"""Largest momentum with which nothing is averaged within an epoch; TensorFlow's 0.999 is 1e-3 here."""
 MOVED = 0.05
-"""Share of the way from the initial to the true statistics below which they have not moved."""
+"""Share of the distance from the initial to the true statistics, below which they have not moved."""
 ENOUGH = 40
-"""Steps before it can be said that they should have moved."""
+"""Steps after which running statistics should have moved."""
 SMOOTH = 0.05
 """Distance of a batch's mean from the running one, in standard deviations, below which one batch is as good as all."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the layers with an extreme momentum."""
+    """Weigh the batch-norm layers with an extreme momentum, large ones first."""
     found = {layer: seen for layer, seen in training_norms(case).items() if seen[-1].of.tracking}
     fast = {path: seen for path, seen in found.items() if _momentum(seen) >= LAST_ONLY}
     if fast:
@@ -62,7 +62,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def _momentum(seen: list[Reading[NormLayer]]) -> float:
-    """Return the newest momentum, NaN if all batches are averaged."""
+    """Return the newest momentum; NaN if all batches are averaged."""
     return as_number(seen[-1].of.momentum)
 
 

@@ -37,23 +37,24 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.facts.norms import NormLayer
 
 FEW = 4
-"""Values, or images, of a statistic. Wu and He 2018 (Group Normalization) see the error of batch norm rise from batches
-of 8 down and steeply at 2."""
+"""Number of values, or images, of a statistic that are too few. Wu and He 2018 (Group Normalization) see the error of
+batch norm rise from batches of 8 down and steeply at 2."""
 SIGNS = 2
-"""Values of which only the sign of their difference is left."""
+"""Number of values of which only the sign of their difference is left."""
 GAP = 0.5
 """Distance of batch and running mean, in standard deviations, that is more than a lag: 1 / sqrt(4)."""
 APART = 1.0
-"""Distance from which on what evaluation normalises with has little to do with the batches. The loss of training, which
-uses the batches' own statistics, then says nothing about evaluation."""
+"""Distance, in standard deviations, from which the statistics of evaluation hardly depend on the batches. The loss of
+training, which uses the batches' own statistics, then says nothing about evaluation."""
 SETTLED = 30
 """Steps after which running statistics with the usual momentum have left their initial values: 0.9^30 = 0.04."""
 USUALLY = 0.8
-"""Share of the readings that must have been so small."""
+"""Least share of the readings that must be so small."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the layer with the fewest values."""
+    """Weigh the batch-norm layer with the fewest values, or with the largest gap to its running statistics."""
+    # Few samples of large images still give many values: those layers count only if their statistics disagree.
     found = {layer: seen for layer, seen in training_norms(case).items() if len(seen) >= 2}
     few = {layer: seen for layer, seen in found.items() if _elements(seen) <= FEW}
     tight = few or {layer: seen for layer, seen in found.items() if _batch(seen) <= FEW and _disagrees(seen)}
@@ -74,6 +75,7 @@ def judge(case: Case) -> Finding | None:
         weigh.speaks(f"{called(layer)} takes its statistics over {elements} values a channel", 2.7, elements, FEW)
     else:
         weigh.speaks(f"{called(layer)} takes its statistics over {plural(batch, 'sample')}", 1.2, batch, FEW)
+    # A gap to the running mean harms evaluation, whatever the loss of training shows.
     gap = late_gap(seen, SETTLED)
     if gap > GAP:
         weigh.speaks(
@@ -92,17 +94,17 @@ def judge(case: Case) -> Finding | None:
 
 
 def _elements(seen: list[Reading[NormLayer]]) -> float:
-    """Return the usual number of values of a channel's statistic, NaN if it is not known."""
+    """Return the usual number of values of a channel's statistic; NaN if unknown."""
     return _usual([as_number(r.of.elements) for r in seen])
 
 
 def _batch(seen: list[Reading[NormLayer]]) -> float:
-    """Return the usual number of samples, NaN if it is not known."""
+    """Return the usual number of samples; NaN if unknown."""
     return _usual([as_number(r.of.batch) for r in seen])
 
 
 def _usual(sizes: list[float]) -> float:
-    """Return the number that a share of USUALLY of the readings does not exceed."""
+    """Return the ``USUALLY`` quantile of the readings."""
     return float(np.quantile(sizes, USUALLY, method="higher"))
 
 

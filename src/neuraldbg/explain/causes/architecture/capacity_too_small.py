@@ -36,17 +36,18 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Layer
 
 REST = 0.35
-"""Share of the loss of guessing above which the loss has come to rest too high."""
+"""Share of the loss of a constant guess above which the loss has settled too high."""
 CLASSES = 4
-"""Classes from which a layer can be too narrow for them."""
+"""Number of classes from which a layer can be too narrow for them."""
 NUMBERS = 16
-"""Numbers of a target from which one unit cannot carry them."""
+"""Number of values of a target from which one unit is too few."""
 STEPS = 60
-"""Steps before it can be said that it rests."""
+"""Least number of steps after which a loss can have settled."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the narrowest layer that everything passes."""
+    """Weigh the narrowest layer through which all data flows, for a loss that settled too high."""
+    # A narrow layer alone is no fault: the loss must have settled far above zero.
     asked, enough = _asked(case)
     guess = guessing_loss(case)
     if not asked or not guess > 0 or len(case.loss) < STEPS or case.trouble.broke:
@@ -56,6 +57,7 @@ def judge(case: Case) -> Finding | None:
     narrow = [layer for layer in case.ordered if 0 < _width(layer) < enough and _all_pass(case, layer.path)]
     if not narrow:
         return None
+    # The narrowest layer limits all others; the loss that settled is part of the condition, so it is weak evidence.
     layer = min(narrow, key=_width)
     width = int(_width(layer))
     units = f"{width} unit{'s' * (width > 1)}"
@@ -81,10 +83,10 @@ def judge(case: Case) -> Finding | None:
 
 
 def _asked(case: Case) -> tuple[str, float]:
-    """Return what the outputs must tell apart, and the units below which a layer is too narrow for it.
+    """Return the task of the outputs in words, and the number of units below which a layer is too narrow for it.
 
-    Of classes it is what would number them in bits. A code of two units for an image may be meant, for a picture of
-    the codes; a code of one is not.
+    For C classes it is log2(C), the bits that number them. A code of two units for an image may be intended, for a plot
+    of the codes; a code of one unit is not.
     """
     for term in case.terms:
         columns = term.classes
@@ -103,13 +105,13 @@ def _width(layer: Layer) -> float:
 
 
 def _all_pass(case: Case, path: str) -> bool:
-    """Return True if no path leads from a first layer to the loss around this one, and something follows it."""
+    """Return True if every path from a first layer to the loss passes a layer, and another layer follows it."""
     edges = [edge for edge in case.layout.edges if edge.source != edge.target]
     targets = {edge.target for edge in edges}
     if not any(edge.source == path and edge.target != "loss" for edge in edges):
         return False
     front = [e.source for e in edges if e.source not in targets and e.source != path]
-    if not front:  # it is the first itself, beside no other
+    if not front:  # the layer is the only first one
         return path not in targets
     reached = set(front)
     while front:

@@ -37,22 +37,24 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 MANY = 0.5
-"""Share of dead units from which a layer is in trouble (SageMaker Debugger's and TheDeepChecker's default)."""
+"""Share of dead units from which a layer is faulty (SageMaker Debugger's and TheDeepChecker's default)."""
 
 
 @dataclass(frozen=True)
 class Dying:
-    """The dead units of one layer."""
+    """The share of dead units of one layer, at the beginning and at the end."""
 
     layer: str
     begin: float
+    """Share at the first recorded step."""
     end: float
+    """Share over the last quarter of the recorded steps, median."""
     step: int
     """First step with more than MANY dead units."""
 
 
 FEW_SAMPLES = 4
-"""Samples of a batch up to which the window of some twenty steps sees too few to call a unit dead."""
+"""Largest batch size with which a window of about twenty steps has too few samples to call a unit dead."""
 
 
 def judge(case: Case) -> Finding | None:
@@ -67,10 +69,12 @@ def judge(case: Case) -> Finding | None:
         + (", so no gradient passes" if whole else ""),
         3.5 if whole else 1.5 + 2.5 * (worst.end - MANY) / (1 - MANY), worst.end, MANY,
     )  # fmt: skip
+    # In a small batch a unit may be silent by chance.
     sizes = case.scalar("batch_size").finite().values
     if len(sizes) and 0 < float(np.median(sizes)) <= FEW_SAMPLES:
         weigh.against("batches of a few samples say little about units that are silent for most", 2.5,
                       float(np.median(sizes)), FEW_SAMPLES)  # fmt: skip
+    # Units that died after large updates are a consequence of those.
     if worst.begin >= 0.8 * worst.end:
         weigh.speaks("they were dead from the first step on", 1.5, worst.begin, MANY)
     else:

@@ -35,26 +35,29 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 HIGH = 0.7
-"""Srivastava et al. 2014 find 0.4 to 0.8 of hidden units kept to be best; torch's default drops 0.5."""
+"""Probability from which dropout is high: Srivastava et al. 2014 find 0.4 to 0.8 of hidden units kept to be best, and
+torch's default drops 0.5."""
 ALL = 0.999
 TIMES = 3.0
-"""Loss in training over that of evaluation, from which the dropout makes most of it."""
+"""Ratio of the training loss to the evaluation loss, from which dropout causes most of the training loss."""
 POOR = 0.5
-"""Share of the loss of guessing above which little was learnt."""
+"""Share of the loss of a constant guess above which little was learnt."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the highest dropout that was at work."""
+    """Weigh the highest active dropout."""
     high = {path: p for path, p in dropout_rates(case).items() if p >= HIGH}
     if not high:
         return None
     worst = max(high, key=lambda path: (high[path], -case.depth(path)))
     p = high[worst]
+    # Dropout of everything is proof; below that the evidence grows with the probability.
     weigh = Weighing()
     if p >= ALL:
         weigh.speaks(f"{_named(case, worst)} drops every value, so nothing behind it sees the input", 6.5, p, HIGH)
     else:
         weigh.speaks(f"{_named(case, worst)} drops {percent(p)} of the values", 1.2 + 6.0 * (p - HIGH), p, HIGH)
+    # Layers of dropout after each other multiply.
     kept = math.prod(1 - p for p in high.values())
     if len(high) > 1 and p < ALL:
         weigh.speaks(f"{len(high)} such layers leave {percent(kept)} of the paths", 0.7, kept, 1 - HIGH)

@@ -41,18 +41,18 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 RATIO = 1e3
-"""First over last layer's gradient above which it explodes over depth."""
+"""Ratio of the first layer's gradient to the last one's, above which it explodes over depth."""
 FIRST_LOSS = 100.0
-"""First loss over that of guessing, above which the outputs have exploded."""
+"""Ratio of the initial loss to that of a constant guess, above which the outputs have exploded."""
 HARDLY = 0.7
-"""Share of the loss of guessing by frequencies above which little was learnt."""
+"""Share of the loss of a model that only knows the class frequencies, above which little was learnt."""
 TIMES = 100.0
-"""Values of a recurrent layer over its inputs, above which they explode through time."""
+"""Ratio of a recurrent layer's values to its inputs, above which they explode through time."""
 GRADIENT_TIMES = 20.0
-"""Gradient of a recurrent layer over that of the other layers, above which it explodes through time; a sound LSTM,
-GRU or RNN has less than 3."""
+"""Ratio of a recurrent layer's gradient to that of the other layers, above which it explodes through time; a sound
+LSTM, GRU or RNN has less than 3."""
 SPIKE = 20.0
-"""A gradient norm this many times its median is a spike."""
+"""Ratio of a gradient norm to the median, above which it is a spike."""
 
 
 def judge(case: Case) -> Finding | None:
@@ -68,8 +68,9 @@ def judge(case: Case) -> Finding | None:
         weigh.speaks("the initial weights have a usual scale", 0.7)
     elif case.sound_init is False:
         weigh.against("the initial weights have the wrong scale, which alone does this", 3.0)
+    # Growth at the first step is built into the model; a later one may be a consequence of large updates.
     built_in = weigh.items[0].statement.startswith(("in the first step", "at first"))
-    if case.early_update_ratio > 0.1 and not built_in:  # else large updates are what the large gradients do
+    if case.early_update_ratio > 0.1 and not built_in:  # else the large gradients cause the large updates
         weigh.against(f"updates were too large at once: {moved(case.early_update_ratio)}", 1.5,
                       case.early_update_ratio, 0.1)  # fmt: skip
     _weigh_others(case, weigh, built_in=built_in)
@@ -105,7 +106,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def _weigh_others(case: Case, weigh: Weighing, *, built_in: bool) -> None:
-    """Weigh what would blow the run up whatever the model's depth."""
+    """Weigh reasons for which a run blows up at any depth."""
     for statement, value in simpler_reasons(case)[:2]:
         weigh.against(f"{statement}, which does this at any depth", 1.0 if built_in else 2.0, value)
     if not built_in and case.lr > LR_MAX[case.lr_class]:
@@ -113,9 +114,9 @@ def _weigh_others(case: Case, weigh: Weighing, *, built_in: bool) -> None:
 
 
 def _weigh_forward(case: Case, weigh: Weighing) -> str | None:
-    """Weigh values that grow on their way forward though weights and inputs are sound: sums, or one layer many times.
+    """Weigh values that grow over the depth although the weights are sound: by sums, or by one layer used many times.
 
-    The layers' own gradients cannot show it where a layer is used again and again.
+    The layers' own gradients cannot show that where a layer is used many times.
     """
     profile, guess = case.activations, guessing_loss(case)
     if len(profile) < 3 or case.sound_init is not True or not case.loss.initial > FIRST_LOSS * guess:
@@ -162,7 +163,7 @@ def _weigh_depth(case: Case, weigh: Weighing) -> str | None:
 
 
 def _weigh_recurrence(case: Case, weigh: Weighing) -> str | None:
-    """Weigh what a recurrence does: gradients far beyond the other layers', at the first step or in rare spikes."""
+    """Weigh a recurrent layer: its gradients against the other layers', its values, or rare spikes of the norm."""
     recurrent = next((layer.path for layer in case.ordered if layer.type in RECURRENT_TYPES), None)
     if recurrent is None:
         return None
@@ -179,6 +180,7 @@ def _weigh_recurrence(case: Case, weigh: Weighing) -> str | None:
             GRADIENT_TIMES,
         )
         return recurrent
+    # Values that grow forward through time do so before any gradient.
     ratio = _through_time(case, recurrent)
     if ratio > TIMES:
         weigh.speaks(
@@ -188,6 +190,7 @@ def _weigh_recurrence(case: Case, weigh: Weighing) -> str | None:
             TIMES,
         )
         return recurrent
+    # A spike may also be the gradient of an unusual loss: then it is a fault of that batch.
     norm = case.scalar("grad_norm").finite()
     usual = float(np.median(norm.values)) if len(norm) >= 5 else float("nan")
     if len(norm) and float(norm.values.max()) > SPIKE * usual:
@@ -211,7 +214,7 @@ def _weigh_recurrence(case: Case, weigh: Weighing) -> str | None:
 
 
 def _through_time(case: Case, recurrent: str) -> float:
-    """Return how many times the largest input a recurrence's largest output is at the first step; NaN if unknown."""
+    """Return the ratio of a recurrent layer's largest output at the first step to the largest input; NaN if unknown."""
     outputs = [case.run.series(row, "max") for row in case.layout.rows("activation", recurrent)]
     largest = max((float(series.values[0]) for series in outputs if len(series)), default=float("nan"))
     entering = max((max(abs(s.low), abs(s.high)) for s in case.inputs if not s.integer), default=float("nan"))

@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.facts.norms import NormLayer
 
 DRIFT = 0.25
-"""Movement of a running mean, in standard deviations of its channel, that changes what the part gives."""
+"""Movement of a running mean, in standard deviations of its channel, that changes the outputs of the frozen part."""
 SLIGHT = 0.1
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the frozen layers whose statistics moved."""
+    """Weigh the frozen batch-norm layers whose running statistics moved."""
     moving = {layer: seen for layer, seen in norms(case).items() if _drifts(seen)}
     if not moving or not case.param_names:
         return None
@@ -61,6 +61,7 @@ def judge(case: Case) -> Finding | None:
         )  # fmt: skip
     else:
         weigh.against("the drift is small", 1.5, drift, SLIGHT)
+    # Training itself uses the batches' own statistics, so its loss hardly shows the drift.
     if evaluated(case):
         weigh.speaks("the program evaluates, which uses the drifted statistics", 0.7)
     if case.trouble.any:

@@ -41,19 +41,21 @@ if TYPE_CHECKING:
 HIGH = 4.0
 """rms * sqrt(fan_in) above which a layer amplifies; He et al. 2015 ask for 1.41, Glorot and Bengio 2010 for about 1."""
 LOW = 0.05
-"""Below which it damps; torch's default for Linear is 0.58, GPT-2's scaled residual layers come down to 0.11."""
+"""rms * sqrt(fan_in) below which a layer damps; torch's default for Linear is 0.58, GPT-2's scaled residual layers have
+as little as 0.11."""
 TIMES = 10.0
-"""First loss over that of guessing from which outputs are plainly too large."""
+"""Ratio of the initial loss to that of a constant guess, from which outputs are clearly too large."""
 HARDLY = 0.7
-"""Share of the loss of guessing by frequencies above which little was learnt."""
+"""Share of the loss of a model that only knows the class frequencies, above which little was learnt."""
 CONSTANT = 1e-4
-"""Variation of the outputs over a batch, relative to their size, that carries nothing of the input."""
+"""Variation of the outputs over a batch, relative to their size, below which they do not depend on the input."""
 GAIN = 3.0
-"""Activation change per layer beyond which the profile is geometric."""
+"""Change of the activations per layer, beyond which they grow or shrink geometrically."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the scale of weights and activations at the first step."""
+    """Weigh norms with a gain of zero, then the scale of weights and activations at the first step."""
+    # The last layer of a model or a branch may begin small on purpose.
     silent = _silent_norms(case)
     if silent:
         return _weigh_norms(case, silent)
@@ -61,6 +63,7 @@ def judge(case: Case) -> Finding | None:
     wrong = [w for w in known if w.gain > HIGH or (w.gain < LOW and not _ends(case, w.layer.path))]
     if not wrong:
         return None
+    # Layers that are too large and too small have opposite effects: only the larger group is judged.
     weigh, large = Weighing(), sum(w.gain > HIGH for w in wrong) * 2 >= len(wrong)
     wrong = [w for w in wrong if (w.gain > HIGH) == large]
     worst = max(wrong, key=lambda w: abs(math.log(w.gain)))
@@ -75,6 +78,7 @@ def judge(case: Case) -> Finding | None:
         weigh.against("only one of the layers is like that", 0.7, 1, len(known))
     if all(w.normed for w in wrong):
         weigh.against("normalisation layers follow and undo the scale", 2.5)
+    # The scale is a fact; activations and loss show if it has an effect.
     last = case.weights[-1].layer if case.weights else None
     _weigh_profile(case, weigh, large=large, last=all(w.layer == last for w in wrong))
     _weigh_course(case, weigh, large=large)
@@ -89,7 +93,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def _silent_norms(case: Case) -> list[str]:
-    """Return norm layers that begin with a gain of zero and end no residual branch: nothing passes them."""
+    """Return normalisation layers that begin with a gain of zero and end no residual branch: they block the input."""
     found = []
     for layer in case.ordered:
         rows = case.layout.rows("param", layer.path, "weight") if is_norm(layer) and layer.leaf else ()
@@ -102,7 +106,7 @@ def _silent_norms(case: Case) -> list[str]:
 
 
 def _adds(case: Case, path: str) -> bool:
-    """Return True if what leaves a layer is added to something, at once or behind layers without weights."""
+    """Return True if a layer's output is added to something, directly or after layers without weights."""
     into = operations_into(case)
     seen, front = {path}, [path]
     while front:
@@ -142,8 +146,8 @@ def _weigh_norms(case: Case, silent: list[str]) -> Finding:
 
 
 def _ends(case: Case, path: str) -> bool:
-    """Return True if a layer ends a model or a residual branch: these begin small on purpose (Fixup, GPT-2, PPO's
-    heads).
+    """Return True if a layer is the last of a model or a residual branch: these begin small on purpose (Fixup, GPT-2,
+    PPO's heads).
     """
     into = operations_into(case)
     seen, front = {path}, [path]
@@ -172,7 +176,7 @@ def _weigh_profile(case: Case, weigh: Weighing, *, large: bool, last: bool) -> N
     edge = GAIN if large else 1 / GAIN
     if towards:
         weigh.speaks(said, 2.0, gain, edge)
-    elif len(profile) >= 3 and not last:  # the last layer's scale is that of the loss, and of no other layer
+    elif len(profile) >= 3 and not last:  # the last layer's scale reaches only the loss, not another layer
         weigh.against(f"{said}, which is not much", 1.5, gain, edge)
 
 
@@ -201,7 +205,7 @@ def _weigh_course(case: Case, weigh: Weighing, *, large: bool) -> None:
 
 
 def _constant(case: Case) -> float:
-    """Return how much the last outputs vary over the batch, as a share of their size; NaN if that was not read."""
+    """Return the variation of the last outputs over the batch, as a share of their size; NaN if unknown."""
     seen = [out for call in calls(case)[-1:] for out in call.of.outputs if out.scale > 0]
     return max((out.across / out.scale for out in seen), default=float("nan"))
 

@@ -36,19 +36,20 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.facts.outputs import Variety
 
 FAR = 50.0
-"""|log Z| that is far: it begins near ln C, which is 11 for fifty thousand classes, and z-loss (Chowdhery et al. 2022,
-PaLM, section 5) pulls it to 0."""
+"""|log Z| from which the logits have drifted: it begins near ln C, which is 11 for fifty thousand classes, and z-loss
+(Chowdhery et al. 2022, PaLM, section 5) pulls it to 0."""
 COMMON = 0.8
-"""Size of the logits over |log Z| from which the level is shared by all of them."""
+"""Size of the logits over |log Z|, from which all of them share the level."""
 THROWN = 0.3
-"""Update over weights of a single step, from which the level of the logits was thrown there; 1e-3 is healthy."""
+"""norm(update) / norm(weight) of a single step that moves the level of the logits at once; 1e-3 is healthy."""
 READINGS = 4
 GROWTH = 2.0
-"""Growth of |log Z| over the last readings, whose steps double, that is a drift and not a level."""
+"""Growth of |log Z| over the last readings, whose steps double, from which it is a drift and not a level."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the level of the logits that a cross entropy is given."""
+    """Weigh the level of the logits under a cross entropy."""
+    # A softmax ignores the common level of its inputs, so nothing in the loss holds it.
     classes = {t.classes for t in case.terms if t.kind in ("cross_entropy", "nll")} - {0, 1}
     series: dict[str, list[Reading[Variety]]] = {}
     for call in calls(case):
@@ -67,6 +68,7 @@ def judge(case: Case) -> Finding | None:
         f"an untrained model has {number(usual)}", 2.5, last, FAR,
     )  # fmt: skip
     weigh.speaks(f"all logits share that level: their size is {number(scale)}", 0.7, scale, abs(last))
+    # The level does harm by rounding: in 16 bits neighbouring logits become equal.
     kinds = [case.precision.autocast, *case.precision.param_dtypes]
     low = next((kind for kind in kinds if kind in ("bfloat16", "float16")), None)
     if low is not None:
@@ -92,7 +94,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def _thrown(case: Case, until: int) -> bool:
-    """Return True if single updates were so large that they threw the logits: that is no drift."""
+    """Return True if a single update was so large that it moved the logits at once: that is no drift."""
     updates = case.scalar("update_ratio").finite().between(0, until).values
     return bool(len(updates) and updates.max() > THROWN)
 

@@ -41,15 +41,15 @@ LINEAR_OPS = frozenset({
     "adaptiveavgpool2d", "mkldnnadaptiveavgpool2d", "nativedropout", "convolution", "mkldnnconvolution", "thnnconv2d",
     "slowconv2d", "cudnnconvolution", "embeddingbag", "viewasreal", "unsafesplit", "repeat", "roll", "flip", "none",
 })  # fmt: skip
-"""Operations under which a sum of inputs gives the sum of outputs, up to an offset."""
+"""Operations that map a sum of inputs to the sum of outputs, up to an offset."""
 TRUNK = 2
-"""Matrices in a row that several heads must share for the trunk to be judged: one alone is a common embedding."""
+"""Least number of matrices in a row that several heads share: one alone is a common embedding."""
 DROPS = ("Dropout", "AlphaDropout", "Dropout1d", "Dropout2d", "Dropout3d")
-"""Layers whose multiplication by a mask is not a product of two things that were computed."""
+"""Layers that multiply by a mask, which is not a product of two computed tensors."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh each model whose graph holds nothing but linear operations."""
+    """Weigh the first model whose graph has only linear operations between its matrices."""
     into = operations_into(case)
     for model in dict.fromkeys(layer.model for layer in case.layout.layers):
         stack = _stack(case, model, into)
@@ -59,30 +59,31 @@ def judge(case: Case) -> Finding | None:
 
 
 def _stack(case: Case, model: str, into: dict[str, tuple[str, ...]]) -> list[Layer] | None:
-    """Return the matrices of a model in data-flow order if nothing between them is more than linear, else None."""
+    """Return the matrices of a model in data-flow order if all operations between them are linear; else None."""
     layers = [layer for layer in case.ordered if layer.model == model and layer.path in into]
     matrices = [layer for layer in layers if layer.type in MATRIX_TYPES and layer.leaf]
     if len(matrices) < 2 or len(case.terms) == 0:
         return None
+    # Matrices whose output reaches no other one are heads; one head after the trunk is enough to judge.
     ahead = _ahead(case, matrices)
     trunk, ends = [m for m in matrices if m.path in ahead], [m for m in matrices if m.path not in ahead]
     if len(ends) > 1 and len(trunk) < TRUNK:
         return None  # side by side, not one after the other
     for layer in layers:
         if layer.path not in ahead and layer not in ends:
-            continue  # behind the last matrix: an output activation
+            continue  # after the last matrix: an output activation
         extra = {"mul"} if layer.type in DROPS else set()
         if not set(into[layer.path]) <= LINEAR_OPS | extra:
             return None
     others = [layer for layer in case.layout.layers if layer.model == model and layer.path in case.layout.called]
     if any(layer.path not in into and layer.params and layer.leaf for layer in others):
-        return None  # what the graph did not show may be anything
+        return None  # a layer that the graph did not show may be nonlinear
     stack = [*trunk, *ends[-1:]]
     return None if len(stack) < 2 or _low_rank(stack) else stack
 
 
 def _ahead(case: Case, matrices: list[Layer]) -> frozenset[str]:
-    """Return the layers whose output reaches a matrix."""
+    """Return the layers whose output flows into a matrix."""
     found: set[str] = set()
     front = [layer.path for layer in matrices]
     while front:
@@ -95,7 +96,7 @@ def _ahead(case: Case, matrices: list[Layer]) -> frozenset[str]:
 
 
 def _low_rank(matrices: list[Layer]) -> bool:
-    """Return True if every width in the middle is below both ends: then it limits the rank, which is a purpose."""
+    """Return True if every width in the middle is below both ends: then the matrices limit the rank on purpose."""
     sizes = [_sizes(layer) for layer in matrices]
     if any(size is None for size in sizes):
         return False
@@ -124,6 +125,7 @@ def _weigh(case: Case, stack: list[Layer]) -> Finding:
         f"the graph of the loss holds only linear operations between {names[0]} and {names[-1]}",
         6.0, len(names), 1,
     )  # fmt: skip
+    # An activation that was made and never called shows that one was meant.
     idle = [
         layer.path for layer in case.layout.layers
         if layer.leaf and not layer.params and layer.path not in case.layout.called and _activates(layer)

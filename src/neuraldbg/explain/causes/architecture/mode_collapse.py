@@ -40,28 +40,28 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.facts.outputs import Variety
 
 COLLAPSED = 0.1
-"""Spread of the outputs over a batch, relative to that of real data or inputs, that is no variety."""
+"""Spread of the outputs over a batch, relative to that of real data or inputs, below which they have collapsed."""
 FELL = 3.0
-"""How many times more they must have varied before, where the run is shorter than LONG."""
+"""Least ratio of the earlier spread to the final one, where the run is shorter than LONG."""
 NEVER = 0.005
-"""The same at every reading, below what fresh weights give: some hundredths."""
+"""Relative spread at every reading, below that of fresh weights (some hundredths)."""
 FAINT = 0.05
-"""Size of noise, drawn from a standard normal as a rule, that a generator can hardly hear."""
+"""Size of noise, usually drawn from a standard normal, below which it hardly affects a generator."""
 LONG = 1000
 SHORT = 300
 LATE = 30
-"""Steps after which outputs should vary at all."""
+"""Steps after which outputs should vary."""
 LAST = 2
-"""Readings at the end that must all be so."""
+"""Number of last readings that must all show the collapse."""
 POINT = 0.01
-"""One minus the mean cosine of two codes, below which all are one direction."""
+"""One minus the mean cosine of two codes, below which all codes have one direction."""
 PRIOR = 0.1
-"""Size of the means of a code that is the prior: a KL divergence of 0.005 a unit."""
+"""Size of the means of a code up to which it is the prior: a KL divergence of 0.005 a unit."""
 DROWNS = 10.0
-"""Gradient of the divergence over that of the reconstruction at every reading, from which no code can wake up."""
+"""Ratio of the divergence's gradient to the reconstruction's at every reading, from which no code can be learnt."""
 RECONSTRUCTIONS = ("binarycrossentropy", "mseloss", "l1loss", "smoothl1loss", "huberloss", "nllloss")
 AGREEING = ("cosinesimilarity", "linalgvectornorm", "norm")
-"""Operations in losses that compare directions."""
+"""Operations of losses that compare directions."""
 
 
 def judge(case: Case) -> Finding | None:
@@ -71,7 +71,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def _generator(case: Case, seen: list[Call]) -> Finding | None:
-    """A part whose output is another part's input, beside real data of more variety."""
+    """Weigh a part whose output is another part's input, beside real data of more variety."""
     if len(case.run.streams) < 2:
         return None
     made: dict[str, list[Call]] = {}
@@ -110,6 +110,7 @@ def _weigh_generator(case: Case, part: str, mine: list[Call], real: float) -> Fi
         return None
     if noise is None or not noise.across > 0.1 * noise.scale:
         return None
+    # Outputs may vary little by nature: they must have fallen, or vary less than those of fresh weights.
     end, before = float(np.median([v for _, v in tail])), max(share, key=lambda pair: pair[1])
     fell = before[1] > FELL * end
     never = before[1] < NEVER and tail[0][0] >= LATE
@@ -144,7 +145,7 @@ def _weigh_generator(case: Case, part: str, mine: list[Call], real: float) -> Fi
 
 
 def _code(case: Case, seen: list[Call]) -> Finding | None:
-    """A model that gives its reconstruction together with mean and log variance of its code."""
+    """Weigh a model that returns its reconstruction together with mean and log variance of its code."""
     by_part: dict[str, list[tuple[Call, Variety, Variety]]] = {}
     for call in seen:
         pair = _gaussian(call)
@@ -156,6 +157,7 @@ def _code(case: Case, seen: list[Call]) -> Finding | None:
             continue
         if any(mean.scale > PRIOR or spread.scale > 3 * PRIOR for _, mean, spread in tail):
             continue
+        # A code that is the prior may still be learnt later, unless the divergence dominates from the start.
         call, mean, _ = tail[-1]
         out, given = call.of.outputs[0], call.of.inputs[0]
         share = out.across / given.across if given.across > 0 else float("nan")
@@ -190,7 +192,7 @@ def _code(case: Case, seen: list[Call]) -> Finding | None:
 
 
 def _drowned(case: Case) -> float:
-    """Return how many times the gradient of a term without targets is that of the reconstruction, at least; else 0."""
+    """Return the least ratio of a gradient of a term without targets to that of the reconstruction; 0 if unknown."""
     pairs: dict[str, list[float]] = {}
     for _, fact in case.run.versions(LossBranchesFact):
         plain = [i for i in (0, 1) if fact.names[i].startswith(RECONSTRUCTIONS)]
@@ -201,7 +203,7 @@ def _drowned(case: Case) -> float:
 
 
 def _gaussian(call: Call) -> tuple[Variety, Variety] | None:
-    """Return mean and log variance among a call's outputs: two of the same shape that is not the first output's."""
+    """Return mean and log variance among a call's outputs: two of one shape, not the first output's; else None."""
     if len(call.of.outputs) < 3 or not call.of.inputs or call.of.outputs[0].shape != call.of.inputs[0].shape:
         return None
     rest = [v for v in call.of.outputs[1:] if len(v.shape) == 2]
@@ -212,11 +214,11 @@ def _gaussian(call: Call) -> tuple[Variety, Variety] | None:
 
 
 def _point(case: Case, seen: list[Call]) -> Finding | None:
-    """An encoder whose loss compares directions and whose outputs became one point."""
+    """Weigh an encoder whose loss compares directions and whose outputs became one point."""
     if len(case.run.streams) > 1 or not any(op in AGREEING for op in case.loss_ops):
         return None
     if any(term.kind != "unknown" for term in case.terms):
-        return None  # targets that are alike (temperatures in Kelvin) ask for outputs that are
+        return None  # similar targets (temperatures in kelvin) need similar outputs
     made: dict[str, list[Call]] = {}
     for call in seen:
         if call.of.outputs:
@@ -226,6 +228,7 @@ def _point(case: Case, seen: list[Call]) -> Finding | None:
         tail = spread[-LAST:]
         if len(spread) < LAST + 1 or any(not value < POINT for _, value, _ in tail) or tail[0][0] < LATE:
             continue
+        # Equal inputs, and scores of one number, have one direction without a fault.
         given = mine[-1].of.inputs[0] if mine[-1].of.inputs else None
         if given is None or not given.across > 0.1 * given.scale or not _wide(mine[-1].of.outputs[0]):
             continue
@@ -251,7 +254,7 @@ def _point(case: Case, seen: list[Call]) -> Finding | None:
 
 
 def _wide(v: Variety) -> bool:
-    """Return True if it is a batch of codes: scores of one number all point one way."""
+    """Return True if an output is a batch of codes: scores of one number all have one direction."""
     return len(v.shape) == 2 and v.shape[-1] >= 4
 
 

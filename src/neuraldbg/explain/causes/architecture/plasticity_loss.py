@@ -37,21 +37,22 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 PHASES = 4
-"""Phases that are needed to speak of a trend."""
+"""Least number of phases for a trend."""
 RISING = 0.7
-"""Share of the changes from phase to phase that must be for the worse."""
+"""Least share of the changes from phase to phase that are for the worse."""
 SILENT = 0.3
-"""Share of silent units at the end that matters (Sokar et al. 2023, "The dormant neuron phenomenon")."""
+"""Least share of silent units at the end that matters (Sokar et al. 2023, "The dormant neuron phenomenon")."""
 GROWTH = 0.2
 WORSE = 0.2
-"""How much higher the last phases end than the first, as a share of what one phase learns."""
+"""Least rise from the end of the first phases to that of the last, as a share of the largest fall of the loss."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the course from phase to phase, of the loss and of the units."""
+    """Weigh the loss at the end of each phase, and the silent units, over a run whose task changes."""
     found = phases(case.loss)
     if len(found) < PHASES or case.trouble.kind == "nonfinite":
         return None
+    # Single phases may be harder than others: the trend over all of them counts.
     ends = np.asarray([phase.end for phase in found])
     third = max(1, len(ends) // 3)
     begin, end = float(ends[:third].mean()), float(ends[-third:].mean())
@@ -89,7 +90,9 @@ def judge(case: Case) -> Finding | None:
 
 
 def _silent(case: Case, found: tuple[Phase, ...]) -> tuple[str | None, list[float]]:
-    """Return the ReLU layer whose silent units grew most over the phases, and their share at the end of each."""
+    """Return the ReLU layer whose silent units grew most over the phases, with their share at the end of each phase;
+    None if no layer's grew enough.
+    """
     best: tuple[str | None, list[float]] = (None, [])
     for row in case.layout.rows("activation"):
         path = case.layout.sites[row].module

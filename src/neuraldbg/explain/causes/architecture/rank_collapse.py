@@ -39,15 +39,16 @@ ALIKE = 0.95
 """Mean cosine between positions from which they are one vector (Dong et al. 2021, "Attention is not all you need":
 without skips the rest shrinks doubly exponentially with depth)."""
 POOR = 0.7
-"""Share of the loss of guessing above which little was learnt."""
+"""Share of the loss of a constant guess above which little was learnt."""
 STILL = 1e-5
-"""Update ratio below which nothing was trained, so that the end is the beginning; 1e-3 is healthy."""
+"""Update ratio below which nothing was trained, so that the end shows no more than the beginning; 1e-3 is healthy."""
 DIFFERENT = 0.7
-"""Mean cosine of what enters, up to which positions differ."""
+"""Largest mean cosine of the inputs with which positions differ."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the similarity of positions through the depth, at the beginning and at the end."""
+    """Weigh the similarity of positions over the depth, at the beginning and at the end."""
+    # Positions must enter different and leave alike, at every reading.
     read = [(step, fact.layers) for step, fact in case.run.versions(TokensFact) if len(fact.layers) > 1]
     if len(read) < 2 or not case.run.versions(AttentionFact):
         return None
@@ -58,7 +59,7 @@ def judge(case: Case) -> Finding | None:
     if any(run[-1] < ALIKE for run in runs):
         return None
     if case.typical_update_ratio < STILL:
-        return None  # one layer of attention begins as an average; whether it stays so, only a training can tell
+        return None  # one layer of attention begins as an average, and only training shows if it stays one
     layers = [entry.layer for entry in read[0][1]]
     guilty = next(path for path, cosine in zip(layers, first, strict=False) if cosine > ALIKE)
     weigh = Weighing()
@@ -67,6 +68,7 @@ def judge(case: Case) -> Finding | None:
         "before any training", 3.2, first[-1], ALIKE,
     )  # fmt: skip
     weigh.speaks(f"at step {read[-1][0]} it is {number(last[-1])}", 0.7, last[-1], ALIKE)
+    # A model that learns copes with positions that are alike.
     share = above_guess(case)
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.8)

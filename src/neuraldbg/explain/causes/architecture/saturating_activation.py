@@ -53,6 +53,7 @@ def judge(case: Case) -> Finding | None:
         end,
         MANY,
     )
+    # Saturation after large updates is a consequence of those.
     if begin >= 0.8 * end:
         weigh.speaks("it was so from the first step on", 0.7, begin, MANY)
     else:
@@ -66,6 +67,7 @@ def judge(case: Case) -> Finding | None:
             )
         else:
             weigh.speaks(f"it spread from {percent(begin)} to {percent(end)} without large updates", 0.5, begin)
+    # A saturated activation passes hardly any gradient to the layers before it.
     profile = case.gradients
     if len(profile) >= 2 and profile.values[0] < 1e-2 * profile.values[-1]:
         ratio = float(profile.values[0] / profile.values[-1])
@@ -89,7 +91,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def _gates(case: Case, path: str) -> bool:
-    """Return True if what the activation gives is a factor: a gate that is open or shut does its work."""
+    """Return True if the activation's output is a factor: a gate may be open or shut."""
     bounded = {name.lower() for name in BOUNDED_TYPES}
     for edge in case.layout.edges:
         if edge.source == path:
@@ -101,7 +103,8 @@ def _gates(case: Case, path: str) -> bool:
 
 def _worst(case: Case) -> tuple[str, float, float, int] | None:
     """Return layer, share at the beginning, share at the end and first step beyond MANY of the worst hidden layer."""
-    last: dict[str, int] = {}  # by model: a generator's output is not hidden because a critic follows
+    # Saturated outputs are right in a trained model, so only hidden layers count.
+    last: dict[str, int] = {}  # by model: a generator's output is not a hidden layer of its critic
     for layer in case.layout.layers:
         if layer.params and layer.leaf and layer.path in case.layout.called:
             last[layer.model] = max(last.get(layer.model, -1), case.depth(layer.path))

@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.facts.symmetry import UnitRows
 
 ALIKE = 1e-3
-"""Spread of the rows relative to their size below which they are copies: a random matrix has about 1, and rounding in
+"""Spread of the rows relative to their size, below which they are copies: a random matrix has about 1, and rounding in
 32-bit sums leaves about 1e-7."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the matrices whose rows stayed alike."""
+    """Weigh the matrices whose rows began and stayed equal."""
     found = readings(case, SymmetryFact, lambda fact: fact.layers, lambda entry: entry.name)
     stuck = {name: seen for name, seen in found.items() if _stays(seen)}
     if not stuck:
@@ -51,6 +51,7 @@ def judge(case: Case) -> Finding | None:
     names = sorted(stuck, key=lambda name: (case.depth(stuck[name][0].of.layer), name))
     first = stuck[names[0]]
     layer, last = first[0].of.layer, first[-1].of
+    # Equal gradients prove that training cannot separate the units.
     updates, units = plural(first[-1].step, "update"), last.units
     weigh = Weighing()
     weigh.speaks(
@@ -76,9 +77,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def _stays(seen: list[Reading[UnitRows]]) -> bool:
-    """Return True if rows were alike from the first look on, were still after an update, and nothing
-    will change that.
-    """
+    """Return True if the rows were equal at every reading, also after an update, and their gradients are equal."""
     last = seen[-1]
     if last.step < 1 or not seen[0].of.spread < ALIKE or not last.of.spread < ALIKE:
         return False
@@ -87,7 +86,7 @@ def _stays(seen: list[Reading[UnitRows]]) -> bool:
     trained = [r.of for r in seen if r.of.gradient is not None]
     alike = [entry.gradient_zero or as_number(entry.gradient) < ALIKE for entry in trained]
     if not last.of.zero and all(entry.gradient_zero for entry in trained):
-        return False  # equal numbers that get no gradient, as thresholds: something blocks it, and not their symmetry
+        return False  # equal numbers without a gradient, such as thresholds: something else blocks it
     return len(trained) >= 2 and all(alike)
 
 

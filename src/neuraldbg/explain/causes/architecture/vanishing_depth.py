@@ -40,20 +40,20 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 RATIO = 1e-3
-"""First over last layer's gradient, below which the first layers hardly learn."""
+"""Ratio of the first layer's gradient to the last one's, below which the first layers hardly learn."""
 STAYS = 1e-3
-"""Sum of a layer's updates over the run, in units of its weights, below which it has not trained at all."""
+"""Sum of a layer's updates over the run, relative to its weights, below which it has not trained."""
 PER_LAYER = 0.7
-"""Change per layer below which the fading is geometric."""
+"""Ratio from layer to layer, below which the gradient falls geometrically."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the gradient's decay over depth at the beginning, or what a recurrence forgets."""
+    """Weigh the gradient's decay over depth at the beginning, else a recurrence that forgets."""
     return _over_depth(case) or _through_time(case)
 
 
 def _through_time(case: Case) -> Finding | None:
-    """A recurrence whose last output tells inputs apart in double precision only."""
+    """Weigh a recurrence whose last output depends on the inputs in double precision only."""
     layer = next((one.path for one in case.layout.layers if one.type in RECURRENT_TYPES), None)
     if layer is None or not any(one.faded for one in experiments(case, InputIgnored)):
         return None
@@ -62,6 +62,7 @@ def _through_time(case: Case) -> Finding | None:
         "in a copy of the model with fresh weights, other inputs gave the same output to the last bit, and another one "
         "in double precision: what was read fades before it is used", 5.0, "faded",
     )  # fmt: skip
+    # A model that learns anyway does not need its first inputs.
     weigh.speaks(f"{called(layer)} passes it on from step to step", 0.5, layer)
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.0)
@@ -84,6 +85,7 @@ def _over_depth(case: Case) -> Finding | None:
     profile = case.gradients
     if len(profile) < 3 or not profile.values[-1] > 0 or (case.origin is not None and case.origin.step < 3):
         return None
+    # A gradient that falls to zero at once is blocked, which is another cause.
     ratio = float(profile.values[0] / profile.values[-1])
     decay = ratio ** (1 / (len(profile) - 1)) if ratio > 0 else 0.0
     if not ratio < RATIO or cut_off(profile.values):
@@ -97,6 +99,7 @@ def _over_depth(case: Case) -> Finding | None:
     )  # fmt: skip
     if profile.monotone < 0.6:
         weigh.against("the fall is not steady from layer to layer", 1.5, profile.monotone, 0.6)
+    # The usual reason for a decay: derivatives below 1, layer by layer or step by step.
     bounded = [path for path in case.layout.by_path if case.follows(path, ("Sigmoid", "Tanh", "Softsign"))]
     recurrent = [layer_.path for layer_ in case.layout.layers if layer_.type in RECURRENT_TYPES]
     if bounded or recurrent:
@@ -147,15 +150,15 @@ def _weigh_rest(case: Case, weigh: Weighing) -> None:
 
 
 def cut_off(values: npt.NDArray[np.float64]) -> bool:
-    """Return True if the gradient falls to exactly zero from one layer to the next: then something blocks it."""
+    """Return True if the gradient falls to exactly zero from one layer to the next: then an operation blocks it."""
     alive = values[values > 0]
-    return bool(len(alive) < len(values)) and bool(alive.min() > 1e-30)  # below, 32-bit numbers run out by themselves
+    return bool(len(alive) < len(values)) and bool(alive.min() > 1e-30)  # below that, 32-bit numbers underflow
 
 
 def travelled(case: Case, layer: str) -> float:
-    """Return the most by which a layer's weights can have moved over the run, in units of themselves; NaN if unknown.
+    """Return the upper bound of a layer's movement over the run, relative to its weights; NaN if unknown.
 
-    The sum of norm(update) / norm(weight) over all steps, at full length even where steps were thinned.
+    It is the sum of norm(update) / norm(weight) over all steps, thinned ones included.
     """
     for row in case.layout.rows("update", layer):
         site = case.layout.sites[row]
@@ -164,13 +167,13 @@ def travelled(case: Case, layer: str) -> float:
             continue
         steps, size = case.run.series(row, "rms").finite(), case.run.series(held[0], "rms").finite().values
         if len(steps) > 5 and len(size) and size[0] > 0:
-            # Updates are not read at every step: what was read stands for all.
+            # Updates are not read at every step: the mean of those read counts for all.
             return float(steps.values.mean() * (case.run.steps or len(case.history)) / size[0])
     return float("nan")
 
 
 def saturated(case: Case) -> bool:
-    """Return True if most of some bounded layer sat at its bounds at the first step."""
+    """Return True if most values of a bounded layer were at its bounds at the first step."""
     for row in case.layout.rows("activation"):
         if case.follows(case.layout.sites[row].module, ("Sigmoid", "Tanh")):
             share = unit_share(case, row, "saturated", "count")[1]

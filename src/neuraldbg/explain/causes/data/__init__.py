@@ -1,1 +1,1 @@
-"""Causes in the data: inputs and targets."""
+"""Causes in the data: values, scale, order and splits of inputs and targets."""

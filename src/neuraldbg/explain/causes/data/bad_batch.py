@@ -43,23 +43,23 @@ if TYPE_CHECKING:
 FAR = 10.0
 """Robust standard deviations (1.4826 MAD) beyond which a batch is an outlier of its own run."""
 FACTOR = 3.0
-"""And it must exceed the usual value this many times, since tight distributions make any deviation look large."""
+"""Least ratio of an outlier to the usual value, since tight distributions make any deviation look large."""
 HISTORY = 5
-"""Other batches needed to know what is usual."""
+"""Least number of other batches for a usual value."""
 
 
 ALONE = 12.0
-"""Standard deviations (of all targets, with itself) that lie between an outlying target and zero."""
+"""Least size of an outlying target, in standard deviations of all targets, itself included."""
 SPIKE = 30.0
-"""Times the median loss that the loss of its batch must be."""
+"""Least ratio of the loss of its batch to the median loss."""
 SQUARED = ("mse", "smooth_l1", "huber")
 RARE = 0.1
-"""Share of steps with such a loss up to which they are those of one sample."""
+"""Largest share of steps with such a loss that can be due to one sample."""
 
 
 @dataclass(frozen=True)
 class Outlier:
-    """The most extreme batch of the run."""
+    """The most extreme batch of the run, by one statistic of its inputs."""
 
     step: int
     stat: str
@@ -79,7 +79,8 @@ def outliers(values: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
 
 
 def find(case: Case) -> Outlier | None:
-    """Return the most extreme batch by its absolute maximum, standard deviation or rms."""
+    """Return the most extreme batch by its largest absolute value or rms; None if no batch is an outlier."""
+    # Ids have no scale. Outliers of several inputs and statistics are compared by their ratio to the usual value.
     best: tuple[float, Outlier] | None = None
     for row in case.layout.rows("input"):
         if case.layout.sites[row].dtype.removeprefix("torch.").startswith(("int", "uint", "bool")):
@@ -109,7 +110,7 @@ def find(case: Case) -> Outlier | None:
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh whether the outlying batch and the trouble come together."""
+    """Weigh a single outlying target, else the most extreme batch and its effect on loss and gradients."""
     alone = _target(case)
     if alone is not None:
         return alone
@@ -125,6 +126,7 @@ def judge(case: Case) -> Finding | None:
         weigh.against(
             f"{percent(odd.share)} of the batches are like that, so it is a property of the data", 2.0, odd.share, 0.05
         )
+    # A batch that is bad shows in the loss and the gradient of its own step.
     _weigh_loss(case, odd, weigh)
     norm = case.scalar("grad_norm").finite()
     here = norm.at(odd.step)
@@ -132,6 +134,7 @@ def judge(case: Case) -> Finding | None:
         weigh.speaks(
             f"its gradient norm is {number(here)}, usual is {number(float(np.median(norm.values)))}", 1.0, here
         )
+    # An experiment may know the sample; the remedy clips at a norm from before the failure.
     sample = next((one for one in experiments(case, OddSample) if one.step == odd.step), None)
     which = ""
     if sample is not None and sample.sample is not None:
@@ -156,7 +159,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def _target(case: Case) -> Finding | None:
-    """Weigh a single target that makes the whole loss of its batch: its square over the batch size, for a mean."""
+    """Weigh a single target that gives the whole loss of its batch: its square over the batch size, for a mean."""
     loss = case.loss.finite
     sizes = case.run.scalar("batch_size").finite().values
     if len(loss) <= HISTORY or not len(sizes):
@@ -195,13 +198,13 @@ def _one_target(case: Case, step: int, value: float, far: float, rows: int) -> F
 
 
 def _surprise(value: float, usual: float) -> float:
-    """Return what an outlier is worth: measured data has a heavy tail, and no power of ten after the third."""
+    """Return the weight of an outlier, which grows with factors above 100, since measured data has a heavy tail."""
     times = abs(value / usual) if usual else 1.0
     return 2.5 + min(max(0.0, 1.2 * (math.log10(max(times, 1.0)) - 2)), 3.0)
 
 
 def _weigh_loss(case: Case, odd: Outlier, weigh: Weighing) -> None:
-    """Weigh the loss of that step and of those after it."""
+    """Weigh the loss of the outlier's step and of the steps after it."""
     loss = case.loss.finite
     here, others = case.loss.series.at(odd.step), loss.values[loss.steps != odd.step]
     before = case.loss.finite.between(0, odd.step - 1).values

@@ -38,16 +38,16 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.facts.experiment import AxisOperation, MeetingPlace, MixingLayer
 
 GLUED = 0.3
-"""Effect on another sample, relative to that on the sample itself, of pieces that were glued together."""
+"""Least effect on another sample, relative to that on the sample itself, if pieces of samples are joined."""
 TABLE = 2
 RECURRENT = ("RNN", "LSTM", "GRU")
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh what the experiment found."""
+    """Weigh the experiments that exchange one sample of a batch and compare the outputs of the others."""
     if agreed(case, BatchMixing, lambda one: one.mixed) is None:
         return None
-    # weights move, and with them what can be seen: the first trial that says enough counts
+    # Effects change with the weights during the run: the first trial with a finding counts.
     trials = (_weigh(case, one) for one in experiments(case, BatchMixing) if one.mixed)
     return next((found for found in trials if found is not None), None)
 
@@ -63,12 +63,13 @@ def _weigh(case: Case, value: BatchMixing) -> Finding | None:
         2.0, value.strength, 1e-3,
     )  # fmt: skip
     weigh.speaks(f"axis 0 of the input is the batch: {value.why_batch}", 1.5, value.rows)
+    # A layer or an operation that mixes samples is named, the most exact place first.
     if value.layers:
         return _layer(case, weigh, value.layers[0])
     met = value.place
     if met is not None and met.at == "output" and met.type in RECURRENT:
         return _recurrent(case, weigh, met)
-    # a softmax over many samples moves each of the others a little, some by less than what counts
+    # A softmax over many samples changes each of the others a little, some by less than the threshold.
     wide = value.pattern == "all" or (value.pattern == "some" and "softmax" in (ops[0].op if ops else ""))
     if ops and wide and (value.dims > TABLE or value.steady):
         return _operation(case, weigh, ops[0])
@@ -120,7 +121,7 @@ def _recurrent(case: Case, weigh: Weighing, met: MeetingPlace) -> Finding:
 
 
 def _known(case: Case, path: str) -> str | None:
-    """Return the path of a layer, or of what holds it if the layer itself was never called as a module."""
+    """Return the path of a layer, or of its parent if the layer itself is not in the layout; None if neither is."""
     paths = (path, path.rpartition(".")[0])
     return next((each for each in paths if each and each in case.layout.by_path), None)
 

@@ -38,18 +38,18 @@ if TYPE_CHECKING:
 MAJORITY = 0.8
 """Share of one class from which labels are imbalanced."""
 ALWAYS = 0.98
-"""Share of predictions from which it is said always."""
+"""Share of predictions of one class from which it counts as predicted always."""
 RARE = 10
-"""Labels of other classes that must have occurred in the readings."""
+"""Least number of labels of other classes in the readings."""
 STEPS = 60
 TOLD = 0.06
 """R^2 of a kernel regression below which hardly any sample is more likely of a rare class than of the main one."""
 WELL = 0.12
-"""The same from which a good part of the rare class can be told from the main one."""
+"""R^2 of a kernel regression from which a good part of the rare class can be predicted."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh what is predicted of each loss with classes."""
+    """Weigh the predictions of each supervised loss with classes."""
     for slot in targets.slots(case):
         rows = slot.predicted.classes if slot.predicted is not None else {}
         term = targets.supervised(case, slot)
@@ -73,10 +73,12 @@ def _weigh(case: Case, slot: TargetsFact, term: LossTerm, major: str, found: tup
         f"in the later part of the run the model says class {major} for nearly everything, and is right for {right} of "
         f"the {others} other labels", 2.3, right, others,
     )  # fmt: skip
+    # In the first part of a training the majority comes first; the rare classes may still be learnt.
     if case.loss.still_falling:
         weigh.against(f"the loss still falls, to {case.loss.ending}", 1.5, case.loss.last)
     elif len(case.loss) >= 100:
         weigh.speaks(f"the loss does not fall any more: it ends at {case.loss.ending}", 0.7, case.loss.last)
+    # If the inputs do not predict the rare class, the majority is the best guess and no fault.
     fit = slot.fit
     if fit is not None and fit.score < TOLD:
         weigh.against(
@@ -109,7 +111,7 @@ def _weigh(case: Case, slot: TargetsFact, term: LossTerm, major: str, found: tup
 
 
 def _entropy(slot: TargetsFact) -> float:
-    """Return the loss of always saying how often each class occurs."""
+    """Return the loss of a model that always predicts the class frequencies."""
     if slot.entropy is not None:
         return slot.entropy
     p = min(max(0.5 if slot.mean is None else slot.mean, 1e-9), 1 - 1e-9)

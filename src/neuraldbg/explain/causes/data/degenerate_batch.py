@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 RAISED = "Expected more than 1 value per channel when training"
-"""What batch norm of torch says (torch.nn.functional._verify_batch_size)."""
+"""Error message of torch's batch norm (torch.nn.functional._verify_batch_size)."""
 SPREADS = ("std", "var", "stdmean", "varmean", "nativebatchnorm", "cudnnbatchnorm")
 """Operations that need more than one value."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh a refusal of batch norm, or a NaN in a step with one sample."""
+    """Weigh an error of batch norm, or a NaN in a step with one sample."""
     if RAISED in case.run.info.outcome.message:
         return _refused(case)
     return _undefined(case)
@@ -72,9 +72,10 @@ def _undefined(case: Case) -> Finding | None:
     given = birth(case, "input") if origin.has("input") else None
     if origin.has("input") and (given is None or given.share != 1.0):
         return None  # a missing value spoils some cells of a sample; 0 / 0 of a single sample spoils them all
+    # The batch must be the odd one: a run of single samples has other reasons.
     size = case.run.scalar("batch_size")
     here = size.at(origin.step)
-    if not origin.read:  # what a light step does not tell, the ledger of batches may
+    if not origin.read:  # a light step has no batch size, but the BATCHES fact may have it
         odd = (pair for fact in batches(case) for pair in fact.odd)
         here = next((float(n) for step, n in odd if step == origin.step), here)
     others = size.values[size.steps != origin.step]
@@ -94,6 +95,7 @@ def _undefined(case: Case) -> Finding | None:
     before = size.between(0, origin.step - 1).values
     if len(before) and bool((before == 1).any()):
         weigh.against("batches of 1 sample did no harm before", 3.0, 1)
+    # An operation that needs more than one value must be in the model or the loss.
     born = birth(case, "forward", "backward")
     ops = {op.lower() for op in case.loss_ops}
     first = next((layer.path for layer in case.ordered if is_norm(layer) and layer.type.startswith("BatchNorm")), None)

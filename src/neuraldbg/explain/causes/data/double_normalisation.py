@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.facts.batches import Level
 
 NEAR_EPS = 1e-4
-"""Variance of inputs that a batch norm behind the first layer does not bring back: its eps is 1e-5."""
+"""Variance of inputs below which a batch norm after the first layer does not restore the scale: its eps is 1e-5."""
 GRIDS = {
     "twice": ("k / 255 / 255: from 0 to 1 / 255, divided by 255 twice", "x = x / 255  # once: ToTensor() has done it"),
     "shrunk": (
@@ -52,7 +52,7 @@ GRIDS = {
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the grid on which the inputs lie."""
+    """Weigh inputs whose values lie on the grid of a normalisation that was applied twice or to the wrong range."""
     for fact in batches(case):
         if fact.grid in GRIDS and fact.train is not None:
             return _weigh(case, fact.grid, fact.train)
@@ -69,11 +69,12 @@ def _weigh(case: Case, grid: str, level: Level) -> Finding:
     leaves = [layer for layer in case.ordered if layer.leaf and layer.path in (case.layout.called or {layer.path})]
     absorbed = next((layer for layer in leaves[:2] if is_norm(layer)), None)
     if absorbed is not None:
-        # Behind a first layer it does so only in part: its eps is larger than what is left of the variance, and the
-        # zeros that a convolution pads with stand out from an offset.
+        # After a first layer it restores the scale only in part: its eps is larger than the variance that is left, and
+        # the zeros of a convolution's padding differ from the offset of the inputs.
         whole = absorbed is leaves[0] or not (case.trouble.any or level.std**2 < NEAR_EPS)
         weigh.against(f"{called(absorbed.path)} ({absorbed.type}) undoes the scale{'' if whole else ' in part'}",
                       5.0 if whole else 2.5, absorbed.path)  # fmt: skip
+    # Inputs on the wrong scale are a fact; whether they do harm shows in the loss.
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.0)
     elif poor(case) > POOR:

@@ -48,7 +48,7 @@ loader = DataLoader(dataset, num_workers=2, worker_init_fn=seed_worker)"""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh whether equal batches come in groups as large as there are workers."""
+    """Weigh equal batches in groups as large as the number of workers, then workers with equal random numbers."""
     for fact in batches(case):
         found = _groups(case, fact.runs)
         if found is not None:
@@ -81,6 +81,7 @@ def _groups(case: Case, runs: EqualBatches) -> Finding | None:
     lengths = {int(length): count for length, count in runs.lengths.items()}
     if workers is None or workers.workers < 2 or runs.reused:
         return None
+    # Repeated batches have many causes; only groups of the number of workers point at the workers.
     number = workers.workers
     groups, total = lengths.get(number, 0), sum(lengths.values())
     if groups < 2 or groups < 0.7 * total:

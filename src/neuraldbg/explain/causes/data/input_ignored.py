@@ -38,10 +38,11 @@ if TYPE_CHECKING:
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh what the experiment found."""
+    """Weigh the experiment that changes the inputs of a copy of the model and compares its outputs."""
     found = agreed(case, InputIgnored, lambda one: one.ignored)
     if found is None:
         return _one_of_several(case)
+    # Zero inputs and outputs of pure noise have sentences of their own.
     layer = found.layer if found.layer in case.layout.by_path else None
     weigh = Weighing()
     if found.zeros:
@@ -73,7 +74,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def _one_of_several(case: Case) -> Finding | None:
-    """An argument of the model that has no effect, beside others that have one."""
+    """Weigh an argument of the model that has no effect, while others have one."""
     found = agreed(case, InputIgnored, lambda one: one.leaves)
     if found is None:
         return None

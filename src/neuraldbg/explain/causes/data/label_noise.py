@@ -39,24 +39,25 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.facts.targets import TargetFit, TargetsFact
 
 NOTHING = 3.0
-"""Standard deviations of shuffled labels below which inputs tell nothing."""
+"""Standard deviations of shuffled labels below which the inputs do not predict the labels."""
 TOLD = 20.0
-"""Standard deviations of shuffled labels above which inputs tell them well."""
+"""Standard deviations of shuffled labels above which the inputs predict the labels well."""
 INDEPENDENT = 0.9
-"""Spread of the inputs over directions from which they have no structure that labels could be expected to follow."""
+"""Spread of the inputs over directions, from which they have no structure that labels could be expected to follow."""
 SAMPLES = 200
 STEPS, LABELS = 100, 300
-"""Steps, and labels in the later readings, after which a network says something if there is something to say."""
+"""Steps, and labels in the later readings, after which a network has learnt something if there is something to learn.
+"""
 PER_CLASS = 12
-"""Samples of each class without which no kernel regression finds anything."""
+"""Samples of each class below which a kernel regression finds nothing."""
 WIDE = 256
-"""Numbers of a sample that are looked at one by one."""
+"""Largest number of values of a sample that are read one by one."""
 LITTLE = 0.15
-"""Share of what the main class leaves open that a network must say rightly."""
+"""Share of the labels outside the main class that a network must predict beyond that class."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh whether inputs tell the labels of a supervised loss."""
+    """Weigh the labels of each supervised loss, or of one head beside others, that the inputs do not predict."""
     for slot in targets.slots(case):
         fit = slot.fit
         if fit is None or not (fit.z < NOTHING and fit.best_z < 2 * NOTHING):
@@ -73,7 +74,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def rightly(slot: TargetsFact) -> tuple[int, float, float]:
-    """Return labels in the later readings, the share that the network says rightly, and that of the main class."""
+    """Return the number of labels in the later readings, the network's accuracy on them, and that of the main class."""
     rows = list(slot.predicted.classes.values()) if slot.predicted is not None else []
     labels = sum(row.labels for row in rows)
     if not labels:
@@ -82,10 +83,10 @@ def rightly(slot: TargetsFact) -> tuple[int, float, float]:
 
 
 def _no_better(case: Case, slot: TargetsFact, fit: TargetFit) -> bool:
-    """Return True if the network itself hardly does better than always saying the main class, after a while.
+    """Return True if the network, after enough steps, is hardly better than always predicting the main class.
 
-    It may fall in training by learning samples by heart. Long signals, of which only averages over stretches were
-    looked at, and many classes of a few samples each say nothing.
+    The loss may still fall if samples are memorised. Long signals, of which only averages over stretches were read,
+    and many classes of a few samples each are not judged.
     """
     labels, right, main = rightly(slot)
     few = slot.distinct * PER_CLASS <= fit.samples
@@ -95,7 +96,7 @@ def _no_better(case: Case, slot: TargetsFact, fit: TargetFit) -> bool:
 
 
 def _one_of_several(case: Case, slot: TargetsFact, fit: TargetFit) -> Finding | None:
-    """One of several heads whose targets do not follow from inputs that tell those of the other heads."""
+    """Weigh one of several heads, whose targets the inputs do not predict, though they predict those of other heads."""
     term = targets.term_of(case, slot)
     if term is None or not term.direct or slot.alone or not case.alone:
         return None
@@ -117,9 +118,7 @@ def _one_of_several(case: Case, slot: TargetsFact, fit: TargetFit) -> Finding | 
 
 
 def _flat(slot: TargetsFact, term: LossTerm) -> bool:
-    """Return True if a head says about the same whatever it is asked, or no more rightly than the main
-    class would be.
-    """
+    """Return True if a head's outputs hardly vary, or are hardly more accurate than the main class."""
     if slot.kind in targets.REGRESSION:
         said = term.input.std if term.input is not None else None
         asked = term.target.std if term.target is not None else None
@@ -134,6 +133,7 @@ def _weigh(case: Case, slot: TargetsFact, fit: TargetFit, term: LossTerm) -> Fin
         f"the inputs of {fit.samples} samples tell their targets no better than shuffled ones (R^2 "
         f"{number(fit.score)} against {number(fit.null)})", 2.6, fit.z, NOTHING,
     )  # fmt: skip
+    # The network's own failure confirms the regression.
     labels, right, main = rightly(slot)
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.2)

@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 FAR = 0.3
-"""Share of the first loss below which next tokens are predicted better than text usually allows."""
+"""Share of the initial loss below which next tokens are predicted better than text usually allows."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh what the experiment found."""
+    """Weigh the experiment that changes later tokens in a copy of the model and compares earlier outputs."""
     found = agreed(case, Causality, lambda one: one.leaks)
     if found is None:
         return _padding(case)
@@ -55,6 +55,7 @@ def judge(case: Case) -> Finding | None:
         "up to it, each of which is to predict the token after it",
         7.0, share, 0.0,
     )  # fmt: skip
+    # The experiment is proof; layer and loss only describe it.
     if layer:
         weigh.speaks(f"{called(layer)} ({found.type}) is the first layer to let it in", 0.5, layer)
     if case.loss.learned and case.loss.last < FAR * case.loss.initial:
@@ -70,7 +71,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def _padding(case: Case) -> Finding | None:
-    """Weigh a padding mask that is the wrong way round."""
+    """Weigh a padding mask that is inverted."""
     found = agreed(case, PaddingMask, lambda one: one.inverted)
     if found is None or found.layer is None:
         return None

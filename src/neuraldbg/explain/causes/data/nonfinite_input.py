@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 PLAIN = frozenset({"mse", "l1", "smooth_l1", "huber", "squared_error", "bce_with_logits"})
-"""Losses that are finite wherever prediction and target are."""
+"""Losses that are finite for every finite prediction and target."""
 HARMLESS = frozenset(
     {"mseloss", "smoothl1loss", "huberloss", "binarycrossentropywithlogits", "mean", "sum", "pow", "mul", "sub", "add",
      "abs", "neg", "squeeze", "view", "reshape", "expand", "unsqueeze", "select", "slice", "flatten", "transpose"}
 )  # fmt: skip
-"""Operations of a loss graph that make no NaN or infinity out of numbers of usual size."""
+"""Operations of a loss graph that give no NaN or infinity for numbers of usual size."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh whether the first non-finite value of the run stood in the batch."""
+    """Weigh non-finite values in inputs and targets, as recorded, as found in an experiment, or by elimination."""
     for row in case.layout.rows("input"):
         counts = case.run.series(row, "nonfinite", "max")
         hit = np.flatnonzero(counts.values > 0)
@@ -58,7 +58,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def _made_again(case: Case) -> Finding | None:
-    """In a step whose layers were not read, the failed pass was made again at once, and its batch looked at."""
+    """Weigh the batch of a light step whose pass failed and was run again at once in an experiment."""
     origin, born = case.origin, birth(case, "input", "target")
     if origin is None or origin.read or born is None or born.step != origin.step:
         return None
@@ -71,7 +71,8 @@ def _made_again(case: Case) -> Finding | None:
 
 
 def _by_elimination(case: Case) -> Finding | None:
-    """A plain loss of a finite prediction is not finite: then the target is not."""
+    """Weigh a plain loss that is not finite for a finite prediction: then the target is not finite."""
+    # Every other source must be excluded: inputs, activations, the loss function, its operations, overflow.
     origin = case.origin
     if origin is None or origin.has("input", "activation", "op") or not case.layout.rows("activation"):
         return None
@@ -92,6 +93,7 @@ def _by_elimination(case: Case) -> Finding | None:
     born = birth(case, "target")
     if born is None and any(term.target_dtype in ("float16", "half") for term in case.terms):
         return None  # a sum or a square of finite values outgrows float16
+    # The target that autograd saved is direct evidence, where it was read.
     which = ""
     if born is not None and born.step == origin.step:
         which = f" in sample {born.sample}" if born.sample is not None else ""
@@ -114,6 +116,7 @@ def _by_elimination(case: Case) -> Finding | None:
 def _weigh(case: Case, what: str, step: int, count: int) -> Finding:
     weigh, origin = Weighing(), case.origin
     weigh.speaks(f"the {what} of step {step} holds {plural(count, 'value')} that are NaN or infinite", 3.0, count, 0)
+    # The order in time decides: the batch must be the first non-finite value, with the loss right after it.
     if origin is None:
         weigh.against("loss, gradients and weights stayed finite, so the model copes with them", 5.0)
     elif origin.step < step:

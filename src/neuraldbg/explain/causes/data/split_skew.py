@@ -35,26 +35,26 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.facts.batches import BatchesFact, Level
 
 PICTURE = 4
-"""Axes of a batch of pictures."""
+"""Number of axes of a batch of images."""
 VALUES = 8
-"""Values of a sample that are needed: curves over a few variables are evaluated elsewhere on purpose."""
+"""Least number of values of a sample: curves over a few variables are evaluated outside their data on purpose."""
 EXTREME = 30.0
-"""Ratio of the standard deviations that no curve drawn beyond its data reaches: fewer values a sample will do."""
+"""Ratio of the standard deviations beyond that of any curve drawn outside its data: then ``FEW`` values are enough."""
 FEW = 3
 APART = {True: 3.0, False: 5.0}
-"""Ratio of the standard deviations, for pictures and for other inputs."""
+"""Least ratio of the standard deviations, for images (True) and for other inputs."""
 SHIFT = {True: 2.0, False: 5.0}
-"""Distance of the means in standard deviations of the training inputs."""
+"""Least distance of the means in standard deviations of the training inputs, for images (True) and for others."""
 AGREES = 0.1
-"""How far mean and standard deviation may be off for one side to be the other, times a factor and plus an offset."""
+"""Largest relative error of mean and standard deviation if one side is the other times a factor plus an offset."""
 CHANGED = 0.5
-"""How far the factor must be from 1, or the offset from 0 in standard deviations."""
+"""Least distance of the factor from 1, or of the offset from 0 in standard deviations."""
 ALL = 0.8
-"""Share of evaluation passes that must lie outside of all training passes."""
+"""Least share of evaluation passes outside of the range of all training passes."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh how far the inputs of evaluation lie from those of training."""
+    """Weigh the distance between the inputs of evaluation and those of training."""
     for fact in batches(case):
         found = _compare(case, fact)
         if found is not None:
@@ -66,12 +66,14 @@ def _compare(case: Case, fact: BatchesFact) -> Finding | None:
     train, other, shape = fact.train, fact.eval, fact.shape
     if train is None or other is None or not fact.floating or train.passes < 5 or not train.std > 0:
         return None
+    # Small samples and frequent evaluations may differ on purpose.
     bursts, picture = fact.bursts, len(shape) == PICTURE
     ratio = other.std / train.std
     values = FEW if not 1 / EXTREME < ratio < EXTREME else VALUES
     often = bursts > 1 and 4 * bursts > (fact.steps or case.run.steps)
     if math.prod(shape[1:]) < values or often or fact.skewed < ALL:
         return None
+    # Levels that are far apart, a factor that explains all four statistics, or another grid of pixel values.
     shift = abs(other.mean - train.mean) / train.std
     far = max(ratio, 1 / ratio if ratio > 0 else math.inf) >= APART[picture] or shift >= SHIFT[picture]
     grids = (fact.grid, fact.grid_eval)
@@ -96,6 +98,7 @@ def _compare(case: Case, fact: BatchesFact) -> Finding | None:
         )  # fmt: skip
     if picture:
         weigh.speaks("they are pictures, for which both sides have the same range", 0.7, len(shape))
+    # If the training inputs change as well, the evaluation's need not lie within them.
     if train.wander > 0.3 * train.std:
         weigh.against("the inputs of training wander as well", 2.5, train.wander)
     return weigh.conclude(
@@ -113,8 +116,8 @@ def _compare(case: Case, fact: BatchesFact) -> Finding | None:
 
 
 def _rescaled(train: Level, other: Level) -> tuple[float, float] | None:
-    """Return factor and offset by which the evaluation's inputs become those of training in all that is known of them:
-    smallest and largest value give the two, mean and standard deviation must agree. None if they do not, or are equal.
+    """Return the factor and offset that map the evaluation's inputs to those of training: smallest and largest value
+    give the two, mean and standard deviation must agree. None if they do not, or if the two sides are nearly equal.
     """
     width = other.high - other.low
     if not width > 0:

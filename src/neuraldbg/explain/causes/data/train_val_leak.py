@@ -38,29 +38,29 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.facts.batches import BatchesFact, Overlap
 
 REPEATS = 0.9
-"""Share of the newest training samples that must have come before, for the training data to be known."""
+"""Least share of the newest training samples that came before, for the training data to be known."""
 ALIKE = 0.01
-"""Share of samples that may stand twice in their own batch: above, equal values say nothing about identity."""
+"""Largest share of samples that occur twice in their batch; above it, equal values are no evidence of identity."""
 NUMBERS = 8
-"""Numbers of a sample that are equal in two samples only by copying, where no equal ones were met by chance."""
+"""Number of values of a sample from which two samples are equal only by copying, if none were equal by chance."""
 COPIED = 0.2
-"""As ``ALIKE`` for these: a rare class that is drawn again and again stands twice in a batch."""
+"""As ``ALIKE``, for such samples: a rare class that is sampled often occurs twice in a batch."""
 LOW, HIGH = 0.02, 0.8
-"""Shares of one evaluation set that was trained on, between which it overlaps by mistake."""
+"""Range of the share of one evaluation set that was trained on, if the overlap is a mistake."""
 WHOLE = 0.5
-"""Share of the training data in one evaluation from which on it is there on purpose."""
+"""Share of the training data in one evaluation from which it is evaluated on purpose."""
 ALL = 0.98
-"""Share of an evaluated dataset from which on it is the training data."""
+"""Share of an evaluated dataset that was trained on, from which it is the training data."""
 MANY = 100
-"""Shared samples that are needed to judge a dataset as a whole."""
+"""Least number of shared samples for judging a whole dataset."""
 CHANCE = 3.0
-"""Times the share of training samples that equal another training sample, which overlap by chance does not reach."""
+"""Ratio to the share of training samples that equal another one, which overlap by chance does not reach."""
 FEW = 10
-"""Shared samples that are needed."""
+"""Least number of shared samples."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the overlap of what was trained on and what was evaluated, and a target among the inputs."""
+    """Weigh a target among the inputs, then the overlap of training and evaluation samples."""
     inside = _inside(case)
     if inside is not None:
         return inside
@@ -72,7 +72,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def _inside(case: Case) -> Finding | None:
-    """Weigh a column of the input that is the target, in every batch that was looked at."""
+    """Weigh a column of the input that equals the target in every batch read."""
     found = agreed(case, TargetInside, lambda one: one.inside)
     if found is None or found.column is None:
         return None
@@ -94,8 +94,9 @@ def _overlap(case: Case, fact: BatchesFact) -> Finding | None:
     overlap = fact.overlap
     if overlap is None:
         return None
+    # Only a validation set that holds some training samples beside others is a mistake.
     if overlap.shared < CHANCE * overlap.natural * overlap.samples:
-        return None  # small discrete samples are equal by chance, on this side as on that
+        return None  # small discrete samples are equal by chance, within training as well
     found = _dataset(case, fact, overlap)
     if found is not None or not overlap.mixed:
         return found
@@ -128,8 +129,8 @@ def _overlap(case: Case, fact: BatchesFact) -> Finding | None:
 
 
 def _alike(fact: BatchesFact, overlap: Overlap) -> bool:
-    """Return True if samples are equal without being the same. Many measured numbers never are: then a sample was
-    copied.
+    """Return True if different samples are often equal. Those of many measured numbers never are by chance; equal ones
+    among them were copied.
     """
     if fact.floating and math.prod(fact.shape[1:]) >= NUMBERS and not overlap.natural:
         return overlap.twice > COPIED
@@ -149,7 +150,7 @@ def _conclude(case: Case, weigh: Weighing, part: float) -> Finding:
 
 
 def _dataset(case: Case, fact: BatchesFact, overlap: Overlap) -> Finding | None:
-    """Weigh a dataset that is evaluated, is another object than those that are trained on, and holds their samples."""
+    """Weigh an evaluated dataset that is another object than the training datasets and has their samples."""
     if overlap.seen_before < REPEATS or _alike(fact, overlap):
         return None
     others = [one for one in overlap.datasets if not one.trained]

@@ -46,22 +46,22 @@ if TYPE_CHECKING:
 LARGE = 10.0
 """rms above which inputs are far from unit scale (LeCun et al. 1998, Efficient BackProp, ask for about 1)."""
 SMALL = 0.01
-"""rms below which they are tiny."""
+"""rms below which inputs are too small."""
 OFFSET = 5.0
 """|mean| / std beyond which the offset dominates."""
 FAR_OFF = 20.0
-"""|mean| / std of a single column of a table: a year, a temperature in kelvin."""
+"""|mean| / std beyond which a single column of a table has an offset: a year, a temperature in kelvin."""
 EXTREME = 200.0
-"""rms beyond that of raw pictures (0 to 255), which networks are often given and get along with."""
+"""rms beyond that of raw images (0 to 255), with which networks often train well."""
 UNLIKE = 1000.0
-"""Ratio of the columns' standard deviations of a table in raw units; the largest must be far from unit scale too."""
+"""Ratio of the columns' standard deviations of a table in raw units; the largest must be far from unit scale, too."""
 WILD = 10.0
-"""Times the loss of a constant guess that an untrained network with sound inputs does not reach."""
+"""Ratio of the loss to that of a constant guess, which an untrained network with sound inputs does not reach."""
 COLLAPSED = 1e-3
-"""Share of the first difference between samples' outputs below which they are one constant."""
+"""Share of the first difference between samples' outputs, below which the outputs are one constant."""
 _READINGS = 6
 REACHES = 0.05
-"""Share of the input's rms in the first layer's output from which on nothing has scaled the input before."""
+"""Share of the input's rms in the first layer's output, from which nothing has scaled the input before."""
 UNEVEN = 100.0
 """Ratio of the columns' standard deviations beyond which they differ by orders of magnitude."""
 
@@ -69,7 +69,7 @@ UNEVEN = 100.0
 def judge(case: Case) -> Finding | None:
     """Weigh the scale of each float input."""
     if _takes_ids(case) or any(fact.grid in ("twice", "shrunk", "faint") for fact in batches(case)):
-        return None  # ids have no scale; what was scaled twice is double_normalisation
+        return None  # ids have no scale; inputs that were scaled twice are double_normalisation
     findings = [_weigh(case, stats) for stats in case.inputs if not stats.integer]
     real = [found for found in findings if found is not None]
     return max(real, key=lambda found: found.log_odds) if real else None
@@ -82,6 +82,7 @@ def _weigh(case: Case, stats: InputStats) -> Finding | None:
     what = _scale(stats, weigh, columns)
     if not what:
         return None
+    # The scale is a fact; it is a fault only if no layer normalises it and the training suffers.
     _absorbed(case, weigh, mixed=_unlike(stats))
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.5 if case.trouble.broke else 1.2)
@@ -106,7 +107,8 @@ def _weigh(case: Case, stats: InputStats) -> Finding | None:
 
 
 def _scale(stats: InputStats, weigh: Weighing, columns: Columns | None) -> str:
-    """Weigh how far the input is from unit scale, and say it; empty if it is not far."""
+    """Weigh the distance of the input from unit scale. Return it in words, empty if it is not far."""
+    # Scale, offset and uneven columns are separate faults; a single column only counts if there is no other.
     said = []
     if stats.rms > LARGE or 0 < stats.rms < SMALL:
         orders = abs(math.log10(stats.rms / (LARGE if stats.rms > LARGE else SMALL)))
@@ -135,19 +137,19 @@ def _scale(stats: InputStats, weigh: Weighing, columns: Columns | None) -> str:
 
 
 def _unlike(stats: InputStats) -> bool:
-    """Return True if a table holds columns in raw units beside others a thousand times smaller."""
+    """Return True if a table has columns in raw units beside others a thousand times smaller."""
     low, high = stats.columns or (0.0, 0.0)
     return low > 0 and high / low > UNLIKE and high > EXTREME / 2
 
 
 def _extreme(case: Case, stats: InputStats, weigh: Weighing) -> bool:
-    """Weigh what inputs far beyond any usual scale do to a training that looks well from afar."""
+    """Weigh the effect of inputs far beyond any usual scale on a training without a symptom."""
     unlike = _unlike(stats)
     if (not unlike and stats.rms <= EXTREME) or case.sound_init is False:
         return False
     first = case.activations.values[0] if len(case.activations) else 0.0
     if not first > REACHES * stats.rms:
-        return False  # something scales them before they reach the first layer
+        return False  # something scales the inputs before they reach the first layer
     guess, began, best = guessing_loss(case), case.loss.initial, case.loss.best
     if not guess > 0 or not len(case.loss):
         return False
@@ -184,7 +186,9 @@ def _collapsed(case: Case, stats: InputStats, weigh: Weighing) -> bool:
 
 
 def _absorbed(case: Case, weigh: Weighing, *, mixed: bool) -> None:
-    """A normalisation layer near the input undoes its scale, but not what the largest columns did to the others."""
+    """Weigh a normalisation layer near the input, which cancels its scale; after the first layer it cannot separate
+    mixed columns.
+    """
     leaves = [layer for layer in case.ordered if layer.leaf and layer.path in (case.layout.called or {layer.path})]
     first = [is_norm(layer) for layer in leaves[:2]]
     if first and first[0]:
@@ -194,7 +198,7 @@ def _absorbed(case: Case, weigh: Weighing, *, mixed: bool) -> None:
 
 
 def _first_layer(case: Case, weigh: Weighing) -> None:
-    """With large inputs, the gradient of the first weight matrix dominates."""
+    """Weigh the gradient of the first weight matrix, which dominates with large inputs."""
     profile = gradient_profile(case, "param_grad")
     if len(profile) < 3:
         return

@@ -40,11 +40,11 @@ REGRESSION = ("mse", "l1", "smooth_l1", "huber", "squared_error")
 LARGE = 10.0
 """rms of the targets above which they are far from unit scale."""
 SMALL = 1e-3
-"""rms below which they are tiny."""
+"""rms below which targets are too small."""
 EXTREME = 100.0
 """rms beyond which targets are in raw units."""
 SPENT = (30, 0.1)
-"""Steps, and share of the run, in which the loss has not even halved: spent on getting to the scale of the targets."""
+"""Least number of steps, and share of the run, until the loss has halved, spent on reaching the targets' scale."""
 OFFSET = 10.0
 """|mean| / std beyond which the offset dominates."""
 
@@ -71,6 +71,7 @@ def _weigh(case: Case, term: LossTerm, mean: float, std: float) -> Finding | Non
         weigh.speaks(f"their offset is {number(abs(mean) / std)} times their spread", 1.0, abs(mean) / std, OFFSET)
     if not weigh.items:
         return None
+    # A loss below the variance has learnt more than the mean, so the training copes with the scale.
     variance, squared = std * std, term.kind in ("mse", "squared_error")
     best = case.loss.best if len(case.loss) else float("nan")
     if squared and term.reduction == "mean" and math.isfinite(best) and variance > 0:
@@ -99,10 +100,10 @@ def _weigh(case: Case, term: LossTerm, mean: float, std: float) -> Finding | Non
 
 
 def _slow_start(case: Case, rms: float, weigh: Weighing) -> bool:
-    """Weigh that a good part of the run went by while the outputs moved to where the targets are."""
+    """Weigh a large part of the run that was spent on moving the outputs to the targets' scale."""
     loss = case.loss.finite
     if rms <= EXTREME or not len(loss) or not 0.3 * rms**2 < case.loss.initial < 3 * rms**2:
-        return False  # other terms, or other faults, make the loss
+        return False  # the loss has other terms, or other faults
     values = np.convolve(loss.values, np.ones(5) / 5, mode="valid") if len(loss) >= 5 else loss.values
     below = np.flatnonzero(values < 0.5 * case.loss.initial)
     spent = int(below[0]) if len(below) else len(values)

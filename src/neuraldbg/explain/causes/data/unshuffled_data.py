@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 
 BATCHES = 20
 VARIETY = 0.5
-"""Share of the entropy (or spread) of the run that batches of shuffled data never fall below."""
+"""Share of the entropy (or spread) of the run, below which batches of shuffled data never fall."""
 JUMP = 1.5
-"""How many times the loss before a change of class it must be after it."""
+"""Least ratio of the loss after a change of class to the loss before."""
 
 MANY = 4
-"""Classes from which blocks of one class after the other are no accident."""
+"""Number of classes from which blocks of one class after the other are no accident."""
 EASY = 0.5
-"""R^2 of a simple regression from which labels are easy to tell from inputs."""
+"""R^2 of a simple regression from which inputs predict the labels easily."""
 
 
 def judge(case: Case) -> Finding | None:
@@ -66,7 +66,7 @@ def _classes(case: Case, slot: TargetsFact) -> Finding | None:
     size = slot.samples / slot.batches
     if slot.entropy is None or slot.batch_entropy is None:
         return None
-    # Miller's correction: a batch of n labels of K classes shows (K - 1) / 2n nats less than there are.
+    # Miller's correction: the entropy of n labels of K classes is underestimated by (K - 1) / 2n nats.
     expected = slot.entropy - (slot.distinct - 1) / (2 * max(1.0, size))
     if slot.distinct < 2 or size < 4 or expected <= 0.1:
         return None
@@ -87,13 +87,13 @@ def _classes(case: Case, slot: TargetsFact) -> Finding | None:
         weigh.speaks(f"the same batches come again after {plural(slot.period, 'step')}, in the same order", 0.5,
                      slot.period)  # fmt: skip
     _harm(case, weigh, slot, slot.entropy)
-    return _finish(case, weigh, "batches ordered by class", 0)  # they were from the first on
+    return _finish(case, weigh, "batches ordered by class", 0)  # from the first batch on
 
 
 def jump(case: Case, switches: Sequence[int]) -> float:
-    """Return how many times the loss before a change of class it is after it, median over the changes; NaN if unknown.
+    """Return the ratio of the loss after a change of class to the loss before, median over the changes; NaN if unknown.
 
-    The batch at the border may hold both classes, so the higher one of the two batches after the change counts.
+    The batch at the border may have both classes, so the higher loss of the two batches after the change counts.
     """
     values = dict(zip(case.loss.finite.steps.tolist(), case.loss.finite.values.tolist(), strict=True))
     ratios = [
@@ -105,7 +105,7 @@ def jump(case: Case, switches: Sequence[int]) -> float:
 
 
 def _harm(case: Case, weigh: Weighing, slot: TargetsFact, entropy: float) -> None:
-    """Weigh whether the loss jumps where the class changes, and whether easy labels are not learnt."""
+    """Weigh jumps of the loss where the class changes, and easy labels that are not learnt."""
     times, level = jump(case, slot.switches), case.loss.last / entropy
     score = slot.fit.score if slot.fit is not None else 0.0
     easy = score > EASY and level > 0.4
@@ -117,15 +117,13 @@ def _harm(case: Case, weigh: Weighing, slot: TargetsFact, entropy: float) -> Non
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.2)
     elif not (times > JUMP or easy) and case.learned:
-        # Sorted files read in the same order again and again are wrong in themselves, whatever a norm hides.
+        # Sorted data that is read in the same order every time is a fault even if normalisation hides the harm.
         weight = 0.5 if _sorted(slot) else 3.0
         weigh.against(f"the loss falls well all the same, {case.loss.course}", weight, case.loss.relative)
 
 
 def _sorted(slot: TargetsFact) -> bool:
-    """Return True if nearly every batch holds one class, in blocks, and the same batches come again in
-    the same order.
-    """
+    """Return True if nearly every batch has one class, in blocks, and the same batches repeat in the same order."""
     blocks = slot.same_next - slot.same_by_chance
     return targets.one_class(slot) and blocks > 0.3 and slot.period > 0 and slot.distinct >= MANY
 

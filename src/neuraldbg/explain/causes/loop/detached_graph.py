@@ -110,7 +110,7 @@ def _nothing_reached(case: Case, fact: DryFact) -> Finding | None:
         f"{where}",
         6.0, fact.dry, 0,
     )  # fmt: skip
-    # The graph of the model's output tells on which side of it the cut is.
+    # The graph of the model's output shows on which side of the output the cut is.
     if fact.leaf:
         weigh.speaks("the loss given to backward has no graph: it was made anew from a number or an array", 1.0)
     if fact.output_grad:

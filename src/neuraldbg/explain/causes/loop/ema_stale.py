@@ -85,6 +85,7 @@ def _weigh(copy: CopiesFact, *, over: bool) -> Finding | None:
 
 
 def _never_updated(copy: CopiesFact, *, average: bool, over: bool) -> Finding | None:
+    # Weights that stayed bitwise the first ones are a fact; if the copy is an average is known only from its names.
     weigh = Weighing()
     names, times = (copy.model, *copy.names), plural(copy.evaluated, "time")
     if copy.averaged == 0:

@@ -54,7 +54,7 @@ def _weigh(case: Case, modes: ModesFact) -> Finding | None:
     if len(counts) and held.sum() < max(2, 0.1 * len(held)):
         return None  # evaluations between the steps, not the steps themselves
     share = float(np.mean(held[int(np.argmax(held)) :])) if len(hit) else 1.0
-    # The fact may have seen the mode in a step before the first full one: that step is the start.
+    # The MODES fact may show the mode at a step between two readings of the scalar: that step is the start.
     read_before = int(counts.steps[hit[0] - 1]) if len(hit) and hit[0] else -1
     known = [step for step in still if read_before < step < start]
     start = known[0] if known else start

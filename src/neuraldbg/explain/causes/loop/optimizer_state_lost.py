@@ -65,6 +65,7 @@ def _in_the_loop(case: Case, fact: MemoryFact) -> Finding | None:
     every, times, kind = fact.every, fact.remade + fact.emptied, fact.type or "optimizer"
     if times < TIMES:
         return None
+    # State that is lost at every step or two never builds up; after more than LONG steps the loss hardly matters.
     how = "made anew" if fact.remade >= fact.emptied else "emptied of its state"
     weigh = Weighing()
     weigh.speaks(

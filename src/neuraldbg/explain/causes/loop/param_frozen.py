@@ -57,7 +57,7 @@ def judge(case: Case) -> Finding | None:
     trained = [case.depth(layer.path) for layer in holders if layer.path not in frozen]
     if not trained:
         return _nothing_trains(names)
-    # Position tells: people freeze the first part of a network, hardly its middle or its end.
+    # People freeze the first part of a network on purpose, hardly its middle or its end.
     depths = [case.depth(path) for path in frozen]
     last = min(depths) > max(trained)
     weigh = Weighing()

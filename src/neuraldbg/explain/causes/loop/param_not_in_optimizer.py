@@ -60,7 +60,7 @@ def judge(case: Case) -> Finding | None:
         weigh.against("their values change during the run, so something else updates them", 7.0)
     elif moved is False:
         weigh.speaks("their values never changed during the run", 0.8)
-    # Two readings are no mistake of this kind: an optimizer that is older than the model, and a trained head.
+    # Two other explanations: an optimizer that is older than the model, and a head trained on a fixed backbone.
     foreign = max((fact.foreign_no_grad for fact in case.optimizers), default=0)
     if foreign:
         weigh.against(

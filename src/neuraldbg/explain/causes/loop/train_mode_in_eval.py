@@ -60,6 +60,7 @@ def _functional(case: Case) -> Finding | None:
     found = agreed(case, EvalRandom, lambda one: one.random)
     if found is None:
         return None
+    # The copy shows that outputs are random in evaluation mode; the line must be a dropout that ignores the mode.
     draw = next((draw for draw in found.draws if _forgets_mode(draw.call)), None)
     bursts = sum(fact.bursts for fact in batches(case) if fact.model == found.model)
     if draw is None or bursts < 1:

@@ -62,6 +62,7 @@ def judge(case: Case) -> Finding | None:
         _strength(first), len(names), 0,
     )  # fmt: skip
     weigh.speaks(f"their values are the same in all {first.seen} steps that were looked at", 0.8, first.seen)
+    # A loss may have a fixed part; weights before a trained layer are part of the model.
     if all(w.feeds == ("loss",) for w in weights) and first.how != "tensor":
         weigh.against("no trained layer follows them, so they may be a fixed part of the loss", 1.0)
     what = "weights" if first.how in ("tensor", "result") else "layers"

@@ -170,6 +170,7 @@ def _weigh(case: Case, layer: str, ways: list[Way], starved: set[str]) -> Findin
     culprit, weight, why = _culprit(case, layer, ops, starved, inside=all(way.target != "loss" for way in ways))
     if culprit is None:
         return None
+    # If a later layer gets gradients, the operation before it blocks them.
     target = min((way.target for way in ways), key=case.depth) if all(w.target != "loss" for w in ways) else "loss"
     behind = "the loss" if target == "loss" else f"{target!r}"
     before = [path for path in case.layout.by_path if path in starved]

@@ -84,7 +84,7 @@ def _weigh(case: Case, term: LossTerm) -> Finding | None:
 
 
 def sits_under(term: LossTerm) -> bool:
-    """Return True if a softmax is the last operation before the loss: a logarithm or scale after it undoes the harm."""
+    """Return True if a softmax comes directly before the loss: a logarithm or a scale between undoes the harm."""
     return term.chain[:1] == ("softmax",)
 
 

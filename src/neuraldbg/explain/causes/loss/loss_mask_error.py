@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.facts.targets import TargetsFact
 
 SOME, MOST = 0.25, 0.5
-"""Shares of the counted targets that are padding: worth a word, and more than all the rest."""
+"""Shares of the counted targets that are padding: the least that is evidence, and the majority."""
 
 LOST = (0.02, 0.6)
-"""Shares of the labels inside sentences that are ignored: of a masked language model most are, on purpose."""
+"""Range of the share of labels inside sentences that are ignored: in a masked language model most are, on purpose."""
 KINDS = 4
-"""Kinds of tokens from which it is a label of words: one kind alone may be a mark of its own."""
+"""Number of different tokens from which the ignored id is a label of words: one kind alone may be a special token."""
 
 
 def judge(case: Case) -> Finding | None:
@@ -68,7 +68,7 @@ def _padding(case: Case, slot: TargetsFact) -> Finding | None:
             Remedy("Turn the mask round.", f"mask = (target != {pad}).float()"),
             layer=layer, step=0, failure="learning of padding",
         )  # fmt: skip
-    # Without a mask, padding counts unless the loss ignores its id.
+    # Without such a mask, padding counts unless the loss ignores its id.
     if share < SOME or pad is None:
         return None
     weigh.speaks(

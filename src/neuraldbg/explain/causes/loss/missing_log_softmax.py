@@ -63,7 +63,7 @@ def _ones(low: float | None, high: float | None) -> bool:
 
 
 def _weigh(case: Case, term: LossTerm) -> Finding | None:
-    # The sums of a row's values and exponentials tell log-probabilities, probabilities and scores apart.
+    # The sums of a row's values and exponentials distinguish log-probabilities, probabilities and scores.
     masses = [t.mass for t in targets.alike(case, term) if t.mass is not None and _finite(t.mass)]
     weigh, kind, what = Weighing(), term.kind, ""
     if not masses:
@@ -81,7 +81,7 @@ def _weigh(case: Case, term: LossTerm) -> Finding | None:
         weigh.speaks("the exponentials sum to 1 over the batch and not over the classes", 8.0, "dim=0")
     else:
         what = _scores(masses, weigh)
-    # Values that were log-probabilities and were changed on purpose, and a loss that shows the fault directly.
+    # Log-probabilities may have been changed on purpose; a negative loss is direct evidence.
     if "logsoftmax" in term.chain and what != "probabilities":
         weigh.against("a log-softmax stands below, and what follows it may be meant", 3.5, "logsoftmax")
     if case.loss.last < 0 and term.sign in (None, 1):

@@ -109,6 +109,7 @@ def _unreachable(case: Case, term: LossTerm) -> Finding | None:
 
 def _bounded_scores(case: Case, term: LossTerm) -> Finding | None:
     """Weigh an activation on the scores of a loss that expects unbounded ones."""
+    # Bounded scores keep the loss above a floor; scores from a ReLU also lose the gradient of negative ones.
     kind, weigh, name = term.kind, Weighing(), targets.head(term)
     if kind == "cross_entropy" and name in SPAN and not term.soft:
         weigh.speaks(f"a {name} lies directly under the cross entropy, which expects unbounded scores", 6.0, name)

@@ -92,6 +92,7 @@ def _labels(slot: TargetsFact, term: LossTerm | None) -> Finding | None:
     kind, low, high, weigh = slot.kind, slot.min, slot.max, Weighing()
     if low is None or high is None:
         return None
+    # Class ids have a cause of their own (loss_task_mismatch), and slightly softened labels are usual.
     layer = term.layer if term is not None else None
     if kind in ("bce", "bce_with_logits") and not (class_ids(slot) and one_each(term)):
         share = slot.outside_unit

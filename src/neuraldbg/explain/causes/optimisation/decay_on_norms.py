@@ -40,7 +40,7 @@ HALF = 0.5
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh what decay did to the gains, and to everything else."""
+    """Weigh the effect of weight decay on the gains of normalisation layers, and on the weight matrices."""
     gains = [s for s in shrinking(case, norms=True) if s.label in case.decayed_norms]
     lost = poor(case) > POOR
     if not gains or (case.learned and not lost) or not (case.trouble.any or lost):
@@ -53,10 +53,12 @@ def judge(case: Case) -> Finding | None:
         f"the gains of {listing([s.layer for s in gains])} have shrunk to {percent(kept)} of their first size",
         2.5 if kept < GONE else 1.5, kept, GONE,
     )  # fmt: skip
+    # The decay must be stronger than the gradient, unless it alone explains the size that is left.
     if strength > 1:
         weigh.speaks(f"the decay's step on them is {number(strength)} times the gradient's", 2.0, strength, 1.0)
     elif not (kept < GONE and float(np.median([s.predicted for s in gains])) < GONE):  # else decay alone did it
         weigh.against("the decay's step on them is smaller than the gradient's", 2.0, strength, 1.0)
+    # If the matrices shrank as well, the decay as a whole is too high.
     others = shrinking(case)
     size = float(np.median([s.kept for s in others])) if others else float("nan")
     if size > HALF:

@@ -118,7 +118,7 @@ def _weigh_updates(weigh: Weighing, ratio: float) -> None:
 
 
 def _destroyed(case: Case) -> Relapse | None:
-    """Return a relapse of the loss that came with far larger updates than before; None if there is none."""
+    """Return a relapse of the loss with far larger updates than before; None if there is none."""
     back, updates = relapse(case), case.scalar("update_ratio").finite()
     if back is None or any(targets.one_class(slot) for slot in targets.slots(case)):  # each class unlearns the last
         return None

@@ -103,7 +103,7 @@ def _nearest(case: Case) -> tuple[float, Site] | None:
 
 
 def _summed(case: Case, origin: Origin) -> int:
-    """Return the number of terms of a float16 sum in the loss, if the loss is infinite and nothing before, else 0."""
+    """Return the number of terms of a float16 sum in the loss if the loss is infinite and nothing before it, else 0."""
     if not origin.read or not np.isinf(case.scalar("loss").at(origin.step)) or origin.has("input", "activation"):
         return 0
     halves = [t for t in case.terms if t.reduction == "sum" and t.target_dtype in ("float16", "half")]
