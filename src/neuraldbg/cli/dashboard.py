@@ -25,7 +25,7 @@ port_option = click.option(
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for."""
+    """The path, address and options that the command line gave."""
 
     path: Path
     port: int | None = None

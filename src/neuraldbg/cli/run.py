@@ -62,7 +62,7 @@ class Share(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for."""
+    """The program to run and the options that the command line gave."""
 
     program: Program
     folder: Path | None

@@ -146,7 +146,7 @@ class EqualBatches:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchesFact(Known):
-    """What went into a model: sizes, scale, repetition and overlap of its batches, logged at the end.
+    """The batches of a model, logged at the end: their sizes, scale, repetition and overlap.
 
     It is read from samples of the first input. Evaluation passes are those in eval mode without gradients; such passes
     between two optimizer steps make one burst.

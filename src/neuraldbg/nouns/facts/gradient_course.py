@@ -26,7 +26,7 @@ class GradientWindow:
 
 @dataclass(frozen=True, kw_only=True)
 class GradientCourseFact(Known):
-    """How far single gradients agree, from a fixed sample of their elements, logged at the end."""
+    """The agreement of single gradients, from a fixed sample of their elements, logged at the end."""
 
     KEY: ClassVar = "gradient_course"
     IDENTITY: ClassVar = "stream"
