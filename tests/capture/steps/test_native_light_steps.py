@@ -570,7 +570,7 @@ def test_every_site_is_read_in_every_step_as_by_python(loop: Callable[[], Loop])
         patch.setattr(Governor, "spares", lambda *_: False)
         expected, none, _ = read_in_full(loop())
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in (("_LEARNT", 12), ("_FACTS", 3), ("_OF", 16)):
+        for name, value in (("LEARNT", 12), ("FACTS", 3), ("OF", 16)):
             patch.setattr(overhead_budget, name, value)
         run, spared, taken = read_in_full(loop())
     assert none == 0
@@ -617,7 +617,7 @@ def test_a_layer_of_two_models_is_read_for_both() -> None:
 def test_a_settlement_that_fails_writes_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """An interrupt may come at any place: what waits stays, and steps go on in Python until there is room."""
     monkeypatch.setattr(native_light_steps, "ROWS", 80)
-    for name, value in (("_LEARNT", 12), ("_FACTS", 3), ("_OF", 64)):
+    for name, value in (("LEARNT", 12), ("FACTS", 3), ("OF", 64)):
         monkeypatch.setattr(overhead_budget, name, value)
     loop = Loop()
     dbg = NeuralDbg(loop.model, overhead=None)
@@ -673,7 +673,7 @@ def test_a_child_forked_while_the_writer_works_does_not_wait_for_it() -> None:
 def test_tracing_a_model_in_mid_course_gives_no_warning_of_ours(recwarn: pytest.WarningsRecorder) -> None:
     loop = Loop()
     with NeuralDbg(loop.model, overhead=None) as dbg, pytest.MonkeyPatch.context() as patch:
-        for name, value in (("_LEARNT", 12), ("_FACTS", 3), ("_OF", 64)):
+        for name, value in (("LEARNT", 12), ("FACTS", 3), ("OF", 64)):
             patch.setattr(overhead_budget, name, value)
         for loop.step in range(40):
             loop.train_step()

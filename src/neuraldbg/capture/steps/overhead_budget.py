@@ -27,9 +27,9 @@ _MEMORY = 0.2
 """Weight of the newest full step in the expected cost of one."""
 _LONGEST = 4096
 """Light steps in a row at most, whatever the account says: a change must be seen at some time."""
-_LEARNT = 256
+LEARNT = 256
 """First steps, all with facts, if there is no budget."""
-_FACTS, _OF = 8, 64
+FACTS, OF = 8, 64
 """Later facts are read in the first 8 of every 64 steps."""
 _RAREST = 8
 """Light steps between two readings of all gradients at most."""
@@ -118,16 +118,16 @@ class Governor:
         """Return True if facts may be left out of a step although there is no budget: later steps are mostly alike, and
         facts are read in a few of them together.
         """
-        if self.overhead is not None or step < _LEARNT:
+        if self.overhead is not None or step < LEARNT:
             return False
         if self._left > 0:
             self._left -= 1
             return False
-        return step % _OF >= _FACTS
+        return step % OF >= FACTS
 
     def next_facts(self, step: int) -> int:
         """Return the next step with facts, after one without."""
-        return (step // _OF + 1) * _OF
+        return (step // OF + 1) * OF
 
     def alarm(self) -> None:
         """Read the next steps in full after an unusual number, unless that was granted too often."""
