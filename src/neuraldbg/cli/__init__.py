@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from neuraldbg.runner import before  # noqa: F401 (what was loaded before anything else is)
+from neuraldbg.runner import modules_before  # noqa: F401 (what was loaded before anything else is)
 
 # isort: split
 import os

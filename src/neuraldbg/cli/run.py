@@ -18,11 +18,11 @@ from neuraldbg.cli.command import FAILED, Result, fail_on, json_target, json_to,
 from neuraldbg.cli.dashboard import need, port_option
 from neuraldbg.raised import let_pass
 from neuraldbg.ranks import Rank, launched_at, own_rank
-from neuraldbg.runner.apart import apart
 from neuraldbg.runner.ending import Ending, die_interrupted, time_stopped
+from neuraldbg.runner.hidden_packages import apart
 from neuraldbg.runner.script import execute, folder_of, resolve
 from neuraldbg.runner.session_guard import MakeSession, Watch, torch_session, working_folder
-from neuraldbg.runner.shadowed import Shadowed
+from neuraldbg.runner.shadowed_modules import Shadowed
 from neuraldbg.runner.status_line import StatusLine
 from neuraldbg.runner.termination import Termination
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.dashboard.child_process import Beside
     from neuraldbg.nouns import Diagnosis
-    from neuraldbg.runner.apart import Apart
+    from neuraldbg.runner.hidden_packages import Apart
     from neuraldbg.runner.script import Program
 
 RUNS = "neuraldbg-runs"

@@ -42,7 +42,7 @@ of its lowest rank; ``explain`` and ``report`` name the other runs in it.
 - ``write_queue.py``: the steps that wait for the writer
 - ``store.py``: the choice between run file and memory
 - ``run_file.py``: creation, descriptors and closing of a run file
-- ``writer.py``: one batch of steps in one transaction
+- ``batch_writer.py``: one batch of steps in one transaction
 - ``stored_part.py``: the blocks of one part of a run, scalars or tables
 - ``row_block.py``: rows of time as arrays
 - ``binning.py``: rows folded into bins

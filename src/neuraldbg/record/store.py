@@ -16,11 +16,11 @@ from neuraldbg import clocks
 from neuraldbg.errors import RunFileError
 from neuraldbg.raised import let_pass
 from neuraldbg.record import run_file, schema
+from neuraldbg.record.batch_writer import Writer
 from neuraldbg.record.codec import BlobDamaged
 from neuraldbg.record.reader import load, read_file
 from neuraldbg.record.run_file import DescriptorsLost
 from neuraldbg.record.write_queue import Batch
-from neuraldbg.record.writer import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,9 +18,9 @@ collective that hangs), the process dies without a diagnosis, which ``neuraldbg 
 - ``script.py``: the program as ``__main__``, with its own arguments, path and folder
 - ``import_hook.py``: a call right after the program imports a module (torch), and not before
 - ``session_guard.py``: the session over the program; its own failures never become the program's
-- ``apart.py``: the package that shows the diagnosis, hidden from the program
-- ``shadowed.py``: modules of the program with the names of Python's or ours
-- ``before.py``: the modules that Python had loaded before the command line
+- ``hidden_packages.py``: the package that shows the diagnosis, hidden from the program
+- ``shadowed_modules.py``: modules of the program with the names of Python's or ours
+- ``modules_before.py``: the modules that Python had loaded before the command line
 - ``status_line.py``: the line on the terminal while the program runs
 - ``ending.py``: the end of the program by an exception or an exit
 - ``termination.py``: the end of the program by a signal

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, Event, Outcome, Step
     from neuraldbg.runner.ending import Ending
     from neuraldbg.runner.script import Program
-    from neuraldbg.runner.shadowed import Shadowed
+    from neuraldbg.runner.shadowed_modules import Shadowed
 
     OnStep = Callable[[Step, tuple[Event, ...]], None]
 

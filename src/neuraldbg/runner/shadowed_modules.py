@@ -17,8 +17,8 @@ from importlib.machinery import BuiltinImporter, FrozenImporter, PathFinder, all
 from threading import get_ident
 from typing import TYPE_CHECKING
 
-from neuraldbg.runner import before
-from neuraldbg.runner.apart import taken
+from neuraldbg.runner import modules_before
+from neuraldbg.runner.hidden_packages import taken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -92,7 +92,7 @@ class Shadowed:
         return first.partition(".")[0] == name.partition(".")[0]
 
     def _shadowed(self, folder: str) -> Iterator[str]:
-        for name in _names_in(folder) - before.LOADED:
+        for name in _names_in(folder) - modules_before.LOADED:
             if BuiltinImporter.find_spec(name) is not None or FrozenImporter.find_spec(name) is not None:
                 continue  # these finders come before the path
             theirs = PathFinder.find_spec(name, [folder])
