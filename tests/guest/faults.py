@@ -56,8 +56,8 @@ GUARDS = ("capture/guest/guard.py", "record/validation.py")
 ENTRIES = frozenset(
     """
     capture/compiled/operators.py of_another_thread
-    capture/layers/hook_manager.py here
-    capture/layers/hook_manager.py observe_grad
+    capture/layers/read_state.py here
+    capture/layers/read_state.py observe_grad
     capture/loop/models.py _reached
     capture/loop/models.py begins
     capture/loop/models.py broken_off
