@@ -40,7 +40,7 @@ class Aside:
     """
 
     def __init__(self, dbg: NeuralDbg, model: nn.Module) -> None:
-        self._patches = dbg.capture._patches  # noqa: SLF001 (no user needs a session that goes away between two steps)
+        self._patches = dbg._capture._patches  # noqa: SLF001 (no user needs a session that goes away between two steps)
         of_modules = ("_forward_hooks", "_forward_pre_hooks")
         self._tables: list[dict[int, Any]] = [
             optimizer._global_optimizer_pre_hooks,  # noqa: SLF001 (its registration can only be undone by the session)

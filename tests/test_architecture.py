@@ -79,12 +79,18 @@ def test_no_room_of_capture_knows_one_above_it_not_even_for_types(path):
     assert {room for room in rooms if own and floor[room] > floor[own]} == set()
 
 
-def test_no_files_import_each_other_in_a_circle_not_even_for_types():
-    graph = {dotted(path): imported(path) - {dotted(path)} for path in SOURCES}
+def circle(graph):
+    """Return the files of one circle of imports, the first again at its end; empty if there is none."""
     try:
         graphlib.TopologicalSorter(graph).prepare()
     except graphlib.CycleError as error:
-        pytest.fail(" -> ".join(error.args[1]))
+        return error.args[1]
+    return []
+
+
+def test_no_files_import_each_other_in_a_circle_not_even_for_types():
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"a"}}) != []
+    assert circle({dotted(path): imported(path) - {dotted(path)} for path in SOURCES}) == []
 
 
 def test_all_that_is_no_capture_runs_without_torch():

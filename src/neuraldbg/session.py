@@ -100,7 +100,7 @@ class NeuralDbg(Shown):
         self._halts = halt
         self._triggers: dict[int, TriggerEngine] = {}
         self._watch = Watch(self.settings.thresholds)
-        self.capture = Capture(  # tests and benchmarks look into it; no user needs it
+        self._capture = Capture(
             self.settings.capture,
             self._step,
             discover=discover,
@@ -109,8 +109,8 @@ class NeuralDbg(Shown):
             note=self._noted,
             background=self._background,
         )
-        self.capture.delivery.expect = self._watch.expect
-        self._snapshots = Snapshots(snapshots, snapshot_bytes, lambda: self.capture.steps) if snapshots else None
+        self._capture.delivery.expect = self._watch.expect
+        self._snapshots = Snapshots(snapshots, snapshot_bytes, lambda: self._capture.steps) if snapshots else None
         if self._snapshots is not None and model is not None:
             self._snapshots.check(model)
         self._ring = RingBuffer(self.settings.record.ring, ring_bytes(self.settings.record))
@@ -145,15 +145,15 @@ class NeuralDbg(Shown):
             raise AttachError(message)
         self._info = replace(self._info, started=clocks.now())
         self._recorder = Recorder(
-            self._wanted, self.settings.record, self._info, rank=own_rank().rank, pull=self.capture.deliver_late
+            self._wanted, self.settings.record, self._info, rank=own_rank().rank, pull=self._capture.deliver_late
         )
         self._running = True
         try:
             self._spare = Spare() if self._wanted is not None else None
-            self.capture.start()
+            self._capture.start()
             model, self._model = self._model, None  # no reference of ours keeps the model alive
             if model is not None:
-                self.capture.models.watch(model)
+                self._capture.models.watch(model)
                 self._attach_snapshots()
         except BaseException:
             self.stop()
@@ -166,7 +166,7 @@ class NeuralDbg(Shown):
         self._running = False
         if self._spare is not None:
             self._spare.release()
-        self.capture.stop()
+        self._capture.stop()
         if self._snapshots is not None:
             self._snapshots.detach()
         assert self._recorder is not None
@@ -205,8 +205,8 @@ class NeuralDbg(Shown):
     @property
     def steps(self) -> int:
         """Number of optimizer steps so far."""
-        self.capture.flush()
-        return self.capture.steps
+        self._capture.flush()
+        return self._capture.steps
 
     # -- the answer ---------------------------------------------------------------------------------------------
 
@@ -216,12 +216,12 @@ class NeuralDbg(Shown):
             message = "the session was never started: use `with NeuralDbg(model) as dbg:` or start()"
             raise AttachError(message)
         if self._running:
-            self.capture.flush()
-            self.capture.summarise()
+            self._capture.flush()
+            self._capture.summarise()
             self._update_info(Outcome("running"))
         record = self._recorder.record()
         # Before the first step nothing is recorded, but the layers are known.
-        return record if record.layout.layers else replace(record, layout=self.capture.layout())
+        return record if record.layout.layers else replace(record, layout=self._capture.layout())
 
     def diagnose(self) -> Diagnosis:
         """Return the diagnosis of the run so far, after the end that of the whole run."""
@@ -251,9 +251,9 @@ class NeuralDbg(Shown):
 
         ``step`` is the loop's own number: ``inspect(layer, step=...)`` then uses the same numbering.
         """
-        self.capture.manual_step()
-        if step is not None and self.capture.steps > self._numbered:
-            self._numbered = self.capture.steps
+        self._capture.manual_step()
+        if step is not None and self._capture.steps > self._numbered:
+            self._numbered = self._capture.steps
             self._offset = step - (self._numbered - 1)
 
     def has_vanishing_gradients(self) -> bool:
@@ -292,7 +292,7 @@ class NeuralDbg(Shown):
     def add_breakpoint(self, kind: str, action: Callable[[Event], None] | None = None) -> None:
         """Call ``action`` with the first event of each episode of a kind, or enter Python's debugger if it is None."""
         self._breakpoints.append((kind, action))
-        self.capture.delivery.batch = 1  # a breakpoint must stop at its step
+        self._capture.delivery.batch = 1  # a breakpoint must stop at its step
 
     # -- wiring -------------------------------------------------------------------------------------------------
 
@@ -306,7 +306,7 @@ class NeuralDbg(Shown):
             raise
         # The beginning of an event is worth full steps, even on credit.
         if any(event.first_step == step.index for event in events):
-            self.capture.pace.governor.alarm()
+            self._capture.pace.governor.alarm()
         self._count = step.index + 1
         self._recorder.put(step, layout, events)
         if layout is not self._told or self._count % _TELL_EVERY == 0:  # a killed run's file needs its info, too
@@ -335,7 +335,7 @@ class NeuralDbg(Shown):
 
     def _attach_snapshots(self) -> None:
         if self._snapshots is not None:
-            for path, module in self.capture.hooks.modules.items():
+            for path, module in self._capture.hooks.modules.items():
                 self._snapshots.attach(path, module)
 
     def _halt(self, reason: str, step: int) -> None:
@@ -348,17 +348,17 @@ class NeuralDbg(Shown):
         try:
             return diagnose(run)
         except Exception as error:  # noqa: BLE001 (a training program must not fail because its diagnosis does)
-            self.capture.tally.caught("the diagnosis")
+            self._capture.tally.caught("the diagnosis")
             reason = f"the diagnosis itself failed, which is an error in NeuralDBG: {error!r}"
             return Diagnosis("inconclusive", reason, events=run.events, unjudged=(Unjudged("the run", reason),))
 
     def _going_on(self, *kinds: str) -> bool:
-        self.capture.flush()
+        self._capture.flush()
         newest, read = self._count - 1, self._watch.read
         return any(e.kind in kinds and answers.going_on(e, newest, read) for e in self._watch.events)
 
     def _update_info(self, outcome: Outcome) -> None:
-        capture = self.capture
+        capture = self._capture
         self._info = replace(
             self._info,
             models=tuple(model.name for model in capture.models.found),

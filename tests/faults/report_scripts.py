@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
 FAULTS = CORPUS / "faults"
 HEALTHY = CORPUS / "healthy"
-GOLDENS: Mapping[str, dict[str, Any]] = json.loads((CORPUS / "goldens.json").read_text(encoding="utf-8"))
-"""Answer of each script, by the name of its file."""
+WRITTEN: Mapping[str, dict[str, Any]] = json.loads((CORPUS / "goldens.json").read_text(encoding="utf-8"))
+"""Answer of each script of the corpus, by the name of its file."""
+NOTHING: Mapping[str, Any] = {"cause": [], "layer": None, "step": None, "note": "mended"}
+GOLDENS = {**WRITTEN, **{f"{fault}_fixed.py": {**WRITTEN[f"{fault}.py"], **NOTHING} for fault in FIXES}}
+"""Answer of each script, the mended ones too, with which nothing is wrong."""
 
 
 def mended(fault: str) -> str:

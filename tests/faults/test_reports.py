@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from corpus.fixes import FIXES
 from tests.faults import edits, show
-from tests.faults.report_scripts import FAULTS, GOLDENS, HEALTHY, every, mended, script
+from tests.faults.report_scripts import FAULTS, GOLDENS, HEALTHY, WRITTEN, every, mended, script
 
 from neuraldbg.explain import CAUSES
 
@@ -20,10 +20,10 @@ SOURCE = Path(__file__).parents[2] / "src"
 
 def test_every_script_has_a_golden_and_every_fault_a_fix():
     faults, healthy = {p.stem for p in FAULTS.glob("*.py")}, {p.stem for p in HEALTHY.glob("*.py")}
-    twins = {f"{name}_fixed" for name in faults}
     assert len(faults) >= 148
     assert set(FIXES) == faults
-    assert {f"{name}.py" for name in faults | twins | healthy} == set(GOLDENS)
+    assert {f"{name}.py" for name in faults | healthy} == set(WRITTEN)
+    assert set(GOLDENS) == set(WRITTEN) | {f"{name}_fixed.py" for name in faults}
     assert {name for name, golden in GOLDENS.items() if golden["cause"]} == {f"{name}.py" for name in faults}
     assert {cause for golden in GOLDENS.values() for cause in golden["cause"]} <= {cause.id for cause in CAUSES}
     assert all(GOLDENS[f"{name}.py"]["source"] for name in faults)

@@ -87,8 +87,8 @@ def train(trace: Callable[..., Any] | None) -> dict[str, Any]:
     finally:
         sys.settrace(None)
     if dbg is not None:
-        told["run"], told["errors"] = dbg.record(), dbg.capture.tally.failed
-        told["first"] = dbg.capture.tally.first
+        told["run"], told["errors"] = dbg.record(), dbg._capture.tally.failed
+        told["first"] = dbg._capture.tally.first
     return told
 
 

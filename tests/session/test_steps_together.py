@@ -31,7 +31,7 @@ def train(*, batch=None, on_step=None):
 
     with NeuralDbg(model, optimizer, settings=OFTEN, on_step=tell) as dbg:
         if batch is not None:
-            dbg.capture.delivery.batch = batch
+            dbg._capture.delivery.batch = batch
         for step in range(N):
             optimizer.zero_grad()
             scale = 1e4 if step in range(150, 153) else float("nan") if step > 190 else 1.0
@@ -95,7 +95,7 @@ def test_an_error_in_one_step_does_not_touch_the_others(monkeypatch):
     alone, expected = train(batch=1, on_step=fail)
     assert together == alone
     assert [index for index, _ in together] == list(range(N))
-    assert run.capture.tally.errors == expected.capture.tally.errors == N // 10
+    assert run._capture.tally.errors == expected._capture.tally.errors == N // 10
     assert len(run.record().history.steps) == len(expected.record().history.steps) == N
 
 

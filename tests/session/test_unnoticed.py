@@ -182,8 +182,8 @@ def test_a_loop_without_an_optimizer_is_not_read_for_ever():
             with torch.no_grad():
                 for p in model.parameters():
                     p.sub_(0.01 * p.grad)
-        assert dbg.capture is not None
-        assert not dbg.capture.scene.reading
+        assert dbg._capture is not None
+        assert not dbg._capture.scene.reading
 
 
 def test_an_output_that_is_saved_warns_of_nothing(tmp_path: Any):

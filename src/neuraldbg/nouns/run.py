@@ -254,7 +254,8 @@ class RunRecord:
 
     def known_each(self, kind: type[K]) -> tuple[K, ...]:
         """Return the newest version of each typed fact of a kind, one per value of its ``IDENTITY``, oldest first."""
-        return tuple({getattr(one, kind.IDENTITY): one for _, one in self.versions(kind)}.values())
+        newest = {tuple(getattr(one, name) for name in kind.IDENTITY): one for _, one in self.versions(kind)}
+        return tuple(newest.values())
 
     def events_of(self, *kinds: str) -> tuple[Event, ...]:
         """Return the events of some kinds, earliest first."""

@@ -59,7 +59,7 @@ class Diary(Reader):
         self.pages.append(f"closes {self.scene.step}")
 
     def summarise(self):
-        self.scene.log(FactKey.BATCH, {"model": "at the end", "inputs": {}}, "model")
+        self.scene.log(FactKey.BATCH, {"model": "at the end", "inputs": {}})
 
     def stop(self):
         self.pages.append("stop")
@@ -135,4 +135,4 @@ def test_an_error_in_one_reader_costs_the_others_nothing(members, monkeypatch):
         train(model)
     assert Diary.pages.count("stepped") == 6
     assert dbg.record().steps == 6
-    assert dbg.capture.tally.errors == 12
+    assert dbg._capture.tally.errors == 12

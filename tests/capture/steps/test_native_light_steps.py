@@ -94,7 +94,7 @@ class Loop:
         """Train under a session; returns its record, and how many steps native code has taken."""
         dbg = NeuralDbg(self.model, settings=TIGHT, **options)
         with dbg:
-            made = dbg.capture.light
+            made = dbg._capture.light
             taken, drain = 0, made.drain
 
             def counted() -> None:
@@ -474,7 +474,7 @@ HANGS = """
     with NeuralDbg(loop.model, settings=TIGHT, out=sys.argv[1]) as dbg:
         for loop.step in range(100):
             loop.train_step()
-        assert dbg.capture.light.waiting > 0
+        assert dbg._capture.light.waiting > 0
         print("hangs", flush=True)
         time.sleep(60)
 """
@@ -523,7 +523,7 @@ def test_a_change_of_pace_is_told_within_ten_steps() -> None:
     with dbg:
         for loop.step in range(60):
             loop.train_step()
-        capture = dbg.capture
+        capture = dbg._capture
         settle = capture.pace.settle
         capture.pace.settle = lambda *a, **k: (told.append(loop.step), settle(*a, **k))  # type: ignore[assignment, func-returns-value]
         for loop.step in range(60, 64):
@@ -542,7 +542,7 @@ def read_in_full(loop: Loop) -> tuple[RunRecord, int, int]:
     """Train without a budget. Returns the record, the steps without facts, and how many of them native code took."""
     dbg, spared, taken = NeuralDbg(loop.model, overhead=None), 0, 0
     with dbg:
-        capture = dbg.capture
+        capture = dbg._capture
         for loop.step in range(STEPS):
             spared += not capture.switch.in_full_step()
             taken += capture.light.entered
@@ -622,7 +622,7 @@ def test_a_settlement_that_fails_writes_nowhere_else(monkeypatch: pytest.MonkeyP
     loop = Loop()
     dbg = NeuralDbg(loop.model, overhead=None)
     with dbg:
-        capture = dbg.capture
+        capture = dbg._capture
         for loop.step in range(30):
             loop.train_step()
         assert capture.light.entered
@@ -652,7 +652,7 @@ def test_a_child_forked_while_the_writer_works_does_not_wait_for_it() -> None:
         held, done = threading.Event(), threading.Event()
 
         def hold() -> None:
-            with dbg.capture.delivery.lock:
+            with dbg._capture.delivery.lock:
                 held.set()
                 done.wait(30)
 
@@ -677,7 +677,7 @@ def test_tracing_a_model_in_mid_course_gives_no_warning_of_ours(recwarn: pytest.
             patch.setattr(overhead_budget, name, value)
         for loop.step in range(40):
             loop.train_step()
-        assert dbg.capture.light.entered
+        assert dbg._capture.light.entered
         torch.jit.trace(loop.model, torch.zeros(2, 6))
         torch.func.grad(lambda x: loop.model(x).sum())(torch.zeros(2, 6))
         loop.train_step()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.nouns import Fact
+from neuraldbg.nouns.facts import BY_KEY
 
 if TYPE_CHECKING:
     from neuraldbg.capture.guest.guard import Switch, Tally
@@ -79,9 +80,9 @@ class Scene:
         if count > _ORDER:
             order.pop()
 
-    def log(self, key: FactKey, value: dict[str, Any], by: str = "") -> None:
-        """Log a fact if it is new: a JSON object, distinguished from others of its key by its field ``by``."""
-        identity = (key.value, str(value.get(by)))
+    def log(self, key: FactKey, value: dict[str, Any]) -> None:
+        """Log a fact if it is new: a JSON object, distinguished from others of its key by its type's ``IDENTITY``."""
+        identity = (key.value, *(str(value.get(name)) for name in BY_KEY[key.value].IDENTITY))
         if self._logged.get(identity) != value:
             self._logged[identity] = value
             self.facts.append(Fact(self.step, key.value, value))

@@ -181,7 +181,6 @@ class Laboratory(Reader):
                 self.scene.log(
                     FactKey.EXPERIMENT,
                     {"id": f"{name}:{one.name}", "name": one.name, "model": name, "judged": True, **found},
-                    by="id",
                 )
 
     def stop(self) -> None:

@@ -59,7 +59,7 @@ class Learning:
         if not new and not reading:
             return
         for stream in new:
-            self._log(FactKey.OPTIMIZER, stream.fact or {}, "stream")
+            self._log(FactKey.OPTIMIZER, stream.fact or {})
             stream.fact = None
         if not self.models.owner.gradients_rest():  # postponed to the next step whose facts are read
             return
@@ -84,13 +84,13 @@ class Learning:
     def _learn_passes(self, stepped: list[Stream]) -> None:
         if self.losses.terms is not None:
             stream = stepped[0].index if stepped else 0
-            self._log(FactKey.LOSS, {"stream": stream, **self.losses.terms}, "stream")
+            self._log(FactKey.LOSS, {"stream": stream, **self.losses.terms})
         for done in self.models.passes:
             if done.modes is not None:
-                self._log(FactKey.MODES, done.modes, "model")
+                self._log(FactKey.MODES, done.modes)
         if self.models.latest is not None:
             _, described = self.models.latest
-            self._log(FactKey.BATCH, described, "model")
+            self._log(FactKey.BATCH, described)
 
     def _read_unstepped(self) -> None:
         """Read the parameters that no optimizer holds: they may get gradients, or change."""

@@ -12,7 +12,7 @@ class AccumulationFact(Known):
     """The backward passes of one step that had more than one of them."""
 
     KEY: ClassVar = "accumulation"
-    IDENTITY: ClassVar = "stream"
+    IDENTITY: ClassVar = ("stream",)
 
     stream: Count = 0
     """Number of the optimizer that stepped."""

@@ -35,7 +35,7 @@ class BatchFact(Known):
     """The inputs of the root model as they were in its latest forward pass."""
 
     KEY: ClassVar = "batch"
-    IDENTITY: ClassVar = "model"
+    IDENTITY: ClassVar = ("model",)
 
     model: str = ""
     """Name of the root model."""

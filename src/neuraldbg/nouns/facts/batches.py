@@ -153,7 +153,7 @@ class BatchesFact(Known):
     """
 
     KEY: ClassVar = "batches"
-    IDENTITY: ClassVar = "model"
+    IDENTITY: ClassVar = ("model",)
 
     grid: str
     """Grid on which pixel values lie in training: "bytes" (0..255), "unit" (k/255), "twice" (k/255/255), "shrunk"

@@ -12,7 +12,7 @@ class ClipFact(Known):
     """The clipping of one optimizer's gradients so far, by norm or by value."""
 
     KEY: ClassVar = "clip"
-    IDENTITY: ClassVar = "stream"
+    IDENTITY: ClassVar = ("stream", "kind")
 
     scaled: Count
     """Calls on gradients that still carried the loss scale."""

@@ -11,7 +11,7 @@ class CopiesFact(Known):
     """A model that is evaluated and in no optimizer, beside the trained one of which it is a copy."""
 
     KEY: ClassVar = "copies"
-    IDENTITY: ClassVar = "model"
+    IDENTITY: ClassVar = ("model",)
 
     model: str
     """The name of the copy."""

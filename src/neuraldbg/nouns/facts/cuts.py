@@ -27,7 +27,7 @@ class CutsFact(Known):
     """The layers of one model that a training pass calls and the loss's graph never reaches."""
 
     KEY: ClassVar = "cuts"
-    IDENTITY: ClassVar = "model"
+    IDENTITY: ClassVar = ("model",)
 
     model: str
     """The model's name."""

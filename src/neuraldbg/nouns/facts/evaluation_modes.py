@@ -15,7 +15,7 @@ class EvaluationModesFact(Known):
     """
 
     KEY: ClassVar = "evaluation_modes"
-    IDENTITY: ClassVar = "model"
+    IDENTITY: ClassVar = ("model",)
 
     model: str
     """Name of the model."""

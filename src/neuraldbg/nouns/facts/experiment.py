@@ -13,7 +13,7 @@ class ExperimentFact(Known):
     """An experiment that was tried on a copy of a model; one that was judged is of the class for its name."""
 
     KEY: ClassVar = "experiment"
-    IDENTITY: ClassVar = "id"
+    IDENTITY: ClassVar = ("id",)
 
     name: str
     """Name of the experiment, a key of ``VARIANTS``."""

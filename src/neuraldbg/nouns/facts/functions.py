@@ -12,7 +12,7 @@ class FunctionsFact(Known):
     """A custom autograd Function, whose backward is compared with finite differences of its forward."""
 
     KEY: ClassVar = "functions"
-    IDENTITY: ClassVar = "name"
+    IDENTITY: ClassVar = ("name",)
 
     name: str
     """The name of the Function's class."""

@@ -29,7 +29,7 @@ class GradientCourseFact(Known):
     """The agreement of single gradients, from a fixed sample of their elements, logged at the end."""
 
     KEY: ClassVar = "gradient_course"
-    IDENTITY: ClassVar = "stream"
+    IDENTITY: ClassVar = ("stream",)
 
     stream: Count | None = None
     """Number of the optimizer, None if it is not known."""

@@ -134,7 +134,7 @@ class LossFact(Known):
     """The graph of the loss of one optimizer's steps, from its root down to the first layer outputs."""
 
     KEY: ClassVar = "loss"
-    IDENTITY: ClassVar = "stream"
+    IDENTITY: ClassVar = ("stream",)
 
     stream: Count = 0
     """Number of the optimizer that steps on this loss."""

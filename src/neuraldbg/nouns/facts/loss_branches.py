@@ -11,7 +11,7 @@ class LossBranchesFact(Known):
     """Two losses on shared weights, and how far their gradients agree."""
 
     KEY: ClassVar = "loss_branches"
-    IDENTITY: ClassVar = "pair"
+    IDENTITY: ClassVar = ("pair",)
 
     pair: str
     """``kind`` and both names in one text, by which versions of the fact belong together."""

@@ -12,7 +12,7 @@ class MemoryFact(Known):
     """Times that the optimizer of the same weights was made again, or emptied of its state."""
 
     KEY: ClassVar = "memory"
-    IDENTITY: ClassVar = "stream"
+    IDENTITY: ClassVar = ("stream",)
 
     stream: Count = 0
     """Number of the first optimizer of these weights."""

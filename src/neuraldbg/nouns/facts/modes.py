@@ -11,7 +11,7 @@ class ModesFact(Known):
     """Modes of a model and its layers in a forward pass that builds a graph."""
 
     KEY: ClassVar = "modes"
-    IDENTITY: ClassVar = "model"
+    IDENTITY: ClassVar = ("model",)
 
     model: str = ""
     """Name of the model."""

@@ -42,7 +42,7 @@ class OptimizerFact(Known):
     """One optimizer at one of its steps: its settings, and the tensors in its groups."""
 
     KEY: ClassVar = "optimizer"
-    IDENTITY: ClassVar = "stream"
+    IDENTITY: ClassVar = ("stream",)
 
     foreign_no_grad: Count
     """Tensors of ``foreign`` whose gradient is None."""

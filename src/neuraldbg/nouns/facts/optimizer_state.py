@@ -12,7 +12,7 @@ class OptimizerStateFact(Known):
     """Second moments of an adaptive optimizer, read from samples of its state after a step."""
 
     KEY: ClassVar = "optimizer_state"
-    IDENTITY: ClassVar = "stream"
+    IDENTITY: ClassVar = ("stream",)
 
     eps: float
     """Epsilon of the first tensor's group."""

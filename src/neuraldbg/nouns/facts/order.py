@@ -15,7 +15,7 @@ class OrderFact(Known):
     """
 
     KEY: ClassVar = "order"
-    IDENTITY: ClassVar = "stream"
+    IDENTITY: ClassVar = ("stream",)
 
     order: tuple[str, ...]
     """Calls: ``zero_grad``, ``forward``, ``backward``, ``grad`` (autograd.grad), ``unscale``, ``clip``,

@@ -31,7 +31,7 @@ class OutputsFact(Known):
     """The variation over the batch of what enters and leaves a called model, or a part of one."""
 
     KEY: ClassVar = "outputs"
-    IDENTITY: ClassVar = "part"
+    IDENTITY: ClassVar = ("part",)
 
     part: str = ""
     """The path of the part that was called, or the model's name if the whole model was called."""

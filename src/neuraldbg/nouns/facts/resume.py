@@ -12,7 +12,7 @@ class ResumeFact(Known):
     """A checkpoint that was loaded with ``torch.load`` and holds the state of an optimizer."""
 
     KEY: ClassVar = "resume"
-    IDENTITY: ClassVar = "id"
+    IDENTITY: ClassVar = ("id",)
 
     lr: float | None
     """Learning rate in the optimizer's state, None if there is none."""

@@ -32,7 +32,7 @@ class ScheduleFact(Known):
     """One learning-rate scheduler so far: its settings, its steps and its optimizer's."""
 
     KEY: ClassVar = "schedule"
-    IDENTITY: ClassVar = "id"
+    IDENTITY: ClassVar = ("id",)
 
     type: str
     """Name of its class."""

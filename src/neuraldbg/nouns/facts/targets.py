@@ -126,7 +126,7 @@ class TargetsFact(Known):
     """The targets of one loss over the run so far, logged at steps that are powers of two and at the end."""
 
     KEY: ClassVar = "targets"
-    IDENTITY: ClassVar = "slot"
+    IDENTITY: ClassVar = ("slot",)
     JOINED: ClassVar = (
         ("classes", "distinct", "entropy"),
         ("distinct", "classes"),

@@ -12,7 +12,7 @@ class UnsteppedFact(Known):
     """An optimizer of the watched models' parameters that has not stepped so far."""
 
     KEY: ClassVar = "unstepped"
-    IDENTITY: ClassVar = "id"
+    IDENTITY: ClassVar = ("id",)
 
     id: Count = 0
     """Number of the optimizer among those without a step."""

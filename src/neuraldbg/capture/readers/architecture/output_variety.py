@@ -62,7 +62,6 @@ class Outputs(Reader):
             self.scene.log(
                 FactKey.OUTPUTS,
                 {"part": part, "model": call.model.name, "batch": batch, "inputs": inputs, "outputs": found},
-                "part",
             )
 
     def step_closes(self) -> None:

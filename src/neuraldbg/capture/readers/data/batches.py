@@ -88,7 +88,7 @@ class Batches(Reader):
         for ledger in self._of.values():
             fact = ledger.fact()
             if fact is not None:
-                self.scene.log(FactKey.BATCHES, fact, by="model")
+                self.scene.log(FactKey.BATCHES, fact)
 
     def stop(self) -> None:
         """Drop all ledgers."""

@@ -238,7 +238,7 @@ class TargetsReader(Reader):
                 found = slot.reservoir.fact() if fits else None
                 if found is not None:
                     fact["fit"] = found
-                self.scene.log(FactKey.TARGETS, fact, by="slot")
+                self.scene.log(FactKey.TARGETS, fact)
 
     def stop(self) -> None:
         self._slots.clear()

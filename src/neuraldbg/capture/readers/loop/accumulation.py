@@ -149,7 +149,7 @@ class Accumulation(Reader):
                 "by_hand": self._by_hand,
             }
             seen.add(str(value))
-            self.scene.log(FactKey.ACCUMULATION, value, "stream")
+            self.scene.log(FactKey.ACCUMULATION, value)
         self._restart()
 
     def _restart(self) -> None:

@@ -241,7 +241,7 @@ class Copies(Reader):
             "stale_norms": list(one.stale_norms), "swapped": one.swapped, "lag": one.lag, "written": one.written,
             "apart": one.apart, "unseen": self._gaps, "refreshed": 0 if one.own_passes else one.refreshed,
         }  # fmt: skip
-        self.scene.log(FactKey.COPIES, value, "model")
+        self.scene.log(FactKey.COPIES, value)
 
 
 def _off_line(now: Tensor, began: Tensor) -> float:

@@ -254,7 +254,7 @@ class Clipping(Reader):
             value = {"stream": index, "kind": kind, "limit": count.limit}
             value |= {name: count.calls.get(name, 0) for name in names}
             value |= {"scale": count.scale, "exceeded": count.exceeded, "worst": count.worst, "first": count.first}
-            self.scene.log(FactKey.CLIP, value, "stream")
+            self.scene.log(FactKey.CLIP, value)
 
 
 READER = Clipping

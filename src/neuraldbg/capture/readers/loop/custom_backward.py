@@ -119,7 +119,7 @@ class Functions(Reader):
             "input": found.input, "analytic": found.analytic, "numeric": found.numeric, "error": found.error,
             "place": list(place) if place is not None else None,
         }  # fmt: skip
-        self.scene.log(FactKey.FUNCTIONS, value, "name")
+        self.scene.log(FactKey.FUNCTIONS, value)
 
     def stop(self) -> None:
         """Restore the classes."""

@@ -188,7 +188,7 @@ class Evals(Reader):
                 "first": record.first, "dropout": [p for p in record.layers if p not in norms][:_NOTED],
                 "norms": norms[:_NOTED],
             }  # fmt: skip
-            self.scene.log(FactKey.EVALUATION_MODES, value, "model")
+            self.scene.log(FactKey.EVALUATION_MODES, value)
 
 
 def _recalibrated(layer: nn.Module) -> bool:

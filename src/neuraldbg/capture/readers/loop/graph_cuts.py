@@ -219,7 +219,7 @@ class Cuts(Reader):
             "model": model.name, "cut": cut, "no_grad": {path: _told(place) for path, place in off.items()},
             "reached": sorted(reached), "unreached": list(dict.fromkeys(unreached)),
         }  # fmt: skip
-        self.scene.log(FactKey.CUTS, value, "model")
+        self.scene.log(FactKey.CUTS, value)
 
     def summarise(self) -> None:
         """Log the number of backward passes that reached no parameter."""

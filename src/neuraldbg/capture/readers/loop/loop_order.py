@@ -174,7 +174,7 @@ class LoopOrder(Reader):
         key = (*order, "step")
         if len(seen) < _VERSIONS and key not in seen and self.scene.step != self._resumed:
             seen.add(key)
-            self.scene.log(FactKey.ORDER, {"stream": stream.index, "order": list(key)}, "stream")
+            self.scene.log(FactKey.ORDER, {"stream": stream.index, "order": list(key)})
 
     def _stepped_unseen(self, opt: Optimizer) -> bool:
         """Return True if an optimizer that was never seen to step has a state, or is known to have stepped."""
@@ -195,7 +195,7 @@ class LoopOrder(Reader):
             if idle.fact:
                 passed = {"backwards": self._backwards, "training": self._training > 0, "scaler_steps": self._tries}
                 steps = self.scene.step if self._any else 0
-                self.scene.log(FactKey.UNSTEPPED, {"id": number, **idle.fact, **passed, "steps": steps}, "id")
+                self.scene.log(FactKey.UNSTEPPED, {"id": number, **idle.fact, **passed, "steps": steps})
 
     def _cleared(self, opt: Optimizer) -> int:
         """Return the number of clears of the model that holds all of an optimizer's tensors."""

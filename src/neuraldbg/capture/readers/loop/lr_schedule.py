@@ -286,7 +286,7 @@ class Schedule(Reader):
             value |= {"optimizer_steps": taken - known.before, "made": known.made, "steps": known.steps}
             value |= {"double": known.double, "early": known.early}
             value |= {"passes": len(lengths) + begun if lengths else 0, "pass_steps": lengths[0] if lengths else 0}
-            self.scene.log(FactKey.SCHEDULE, value, "id")
+            self.scene.log(FactKey.SCHEDULE, value)
 
 
 def _counted(scheduler: LRScheduler) -> tuple[int, int]:

@@ -218,14 +218,14 @@ class OptimizerState(Reader):
                     "remade": line.remade, "emptied": line.emptied, "every": every, "first": line.first,
                     "same_lr": line.same_lr,
                 }  # fmt: skip
-                self.scene.log(FactKey.MEMORY, value, "stream")
+                self.scene.log(FactKey.MEMORY, value)
         for place, file in enumerate(self._files):
             value = {
                 "id": place, "where": file.where, "states": file.states, "keys": file.keys, "lr": file.lr,
                 "numbers": file.numbers, "model_loaded": file.model_loaded, "optimizer_loaded": self._gave,
                 "loaded_steps": self._given_steps,
             }  # fmt: skip
-            self.scene.log(FactKey.RESUME, value, "id")
+            self.scene.log(FactKey.RESUME, value)
 
 
 def _mappings(value: Any, where: str = "", depth: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:

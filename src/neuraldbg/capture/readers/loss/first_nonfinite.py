@@ -207,7 +207,6 @@ class FirstBad(Reader):
         self.scene.log(
             FactKey.EXPERIMENT,
             {"id": "nonfinite_birth", "name": "nonfinite_birth", "judged": True, "step": self.scene.step, **found},
-            by="id",
         )
 
     def _given(self) -> list[Tensor]:
@@ -227,7 +226,7 @@ class FirstBad(Reader):
                 value = {"id": f"odd_sample:{self.scene.step}", "name": "odd_sample", "judged": True,
                          "step": self.scene.step, "sample": int(size.argmax()), "leaf": name, "value": top,
                          "usual": usual}  # fmt: skip
-                self.scene.log(FactKey.EXPERIMENT, value, by="id")
+                self.scene.log(FactKey.EXPERIMENT, value)
                 return
 
     def stop(self) -> None:

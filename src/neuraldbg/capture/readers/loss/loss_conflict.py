@@ -155,7 +155,7 @@ class LossBranches(Reader):
                 "norms": norms,
                 "names": list(names),
             }
-            self.scene.log(FactKey.LOSS_BRANCHES, value, "pair")
+            self.scene.log(FactKey.LOSS_BRANCHES, value)
 
     def _release(self) -> None:
         for handle in self._handles:

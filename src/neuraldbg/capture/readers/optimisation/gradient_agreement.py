@@ -201,7 +201,7 @@ class GradientCourse(Reader):
             open_one = course.window.summary() if course.window is not None else None
             windows = [*course.done, *([open_one] if open_one else [])]
             if windows:
-                self.scene.log(FactKey.GRADIENT_COURSE, {"stream": stream, "windows": windows}, "stream")
+                self.scene.log(FactKey.GRADIENT_COURSE, {"stream": stream, "windows": windows})
 
     def stop(self) -> None:
         """Drop the parameters."""

@@ -113,7 +113,7 @@ class SecondMoments(Reader):
         if shares:
             fact["below_eps"] = round(float(np.median(shares)), 3)
             fact["typical"] = float(f"{float(np.median(typical)):.3g}")
-        self.scene.log(FactKey.OPTIMIZER_STATE, fact, "stream")
+        self.scene.log(FactKey.OPTIMIZER_STATE, fact)
 
     def stop(self) -> None:
         """Drop the parameters."""
