@@ -310,7 +310,8 @@ def _origin(programs: Sequence[Program], seeds: int, command: str, seconds: floa
     faults = sum(bool(p.golden.cause) for p in programs)
     healthy = sum(p.golden.healthy for p in programs)
     said = (
-        f"Written by `{command}` (do not edit). {len(programs)} programs of [tests/faults](../tests/faults), {faults} "
+        f"Written by `{command}` (do not edit). {len(programs)} programs of [tests/faults](../tests/faults) and "
+        f"[corpus/tasks](../corpus/README.md), {faults} "
         f"with a known fault, {healthy} healthy, {len(programs) - faults - healthy} that fail for no "
         f"cause of the taxonomy; {seeds} seeds each, but one of those faults that are functions and no scripts. "
         f"This pass took {seconds / 60:.0f} minutes"
