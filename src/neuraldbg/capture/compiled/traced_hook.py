@@ -112,9 +112,11 @@ class Plan:
 
 
 def see(plan: Plan, output: Any) -> Any:
-    """Sample the output of a layer, and return it with a tap on its gradient; None leaves the output unchanged."""
+    """Sample the output of a layer, and return it with a tap on its gradient; None leaves the output unchanged. An
+    exported model runs without us.
+    """
     graph = _graphs.get(plan.handle)
-    if graph is None:
+    if graph is None or _neuraldbg_exporting():
         return None
     seen = None
     if graph.reads and torch.is_grad_enabled():  # Dynamo traces each of the following lines once per layer
@@ -235,6 +237,18 @@ def _clear_names(scope: dict[str, Any]) -> None:
 
 
 @_constant
+def _neuraldbg_exporting() -> bool:
+    """Return True while a model is exported; called only while one is compiled or exported. In several versions of
+    torch Dynamo takes ``torch.compiler.is_exporting()`` for True in every graph (2.11), and 2.6 has no such function:
+    there only an export sets the flag of ``is_compiling``.
+    """
+    with contextlib.suppress(AttributeError):  # no trace of Dynamo's
+        _traced()
+    flags = vars(torch.compiler)
+    return bool(flags.get("_is_exporting_flag", flags.get("_is_compiling_flag", False)))
+
+
+@_constant
 def _neuraldbg_keeps(handle: int) -> bool:
     """Return True if samples can be kept until the watched model returns: its call is part of the trace, or its
     ``forward`` is what is traced. False in the body of an operator, as activation checkpointing makes one, and in a
@@ -281,11 +295,12 @@ class Edge:
     def __call__(self, module: nn.Module, args: Any, output: Any = None) -> None:
         """Open the graph, or read the kept samples and close it."""
         graph = _graphs.get(self.handle)
-        if graph is None or torch.compiler.is_exporting():
+        if graph is None:
             return
         if torch.compiler.is_compiling():
-            self._passed(graph)
-            _neuraldbg_quieten(self.handle)
+            if not _neuraldbg_exporting():
+                self._passed(graph)
+                _neuraldbg_quieten(self.handle)
             return
         try:
             if not operators.of_another_thread(self.handle):

@@ -291,6 +291,7 @@ def test_a_kernel_that_does_not_run_is_told_with_the_reason(monkeypatch):
 
 @pytest.mark.skipif(not TRITON, reason="Triton is not installed")
 @pytest.mark.skipif(INTERPRETED, reason="this is that process")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU, on which test_device_cuda.py runs the kernels")
 def test_all_of_this_with_the_kernels_in_the_interpreter():
     command = [
         sys.executable,

@@ -47,8 +47,9 @@ class TensorGroup:
         """The layouts of the tensors whose values are kept."""
 
     def observe(self, tensors: Sequence[Tensor | None], moved: int = 0) -> None:
-        """Set the rows; None is skipped. Keep the values that were read if there are ``updates``. A second reading in
-        one step replaces the first. The blocks of a sampled tensor advance with ``moved``.
+        """Set the rows, into which nothing else may be read in this step; None is skipped. Keep the values that were
+        read if there are ``updates``. A second reading in one step replaces the first. The blocks of a sampled tensor
+        advance with ``moved``.
         """
         keeps = self._updates is not None
         kept: LaunchPlan | list[Tensor | None]
