@@ -1,6 +1,7 @@
 """What watching costs on a GPU, and whether what it reads there is right.
 
-    python benchmarks/device.py [--rounds 8] [--steps 20] [--modes eager,compiled] [--weights float32] [--json FILE]
+    python benchmarks/device.py [--rounds 8] [--steps 20] [--modes eager,compiled] [--weights float32]
+                                [--compiled auto] [--json FILE]
     python benchmarks/device.py --smoke     # no GPU: a tiny model on the CPU; checks this program, measures nothing
 
 Three parts. Correctness: each statistic of tensors of all dtypes against float64 on the CPU. Launches: what one call
@@ -199,10 +200,11 @@ def work(options: argparse.Namespace) -> None:
         dbg = None
         if not options.worker.startswith("bare"):
             model, optimizer = training.model, training.optimizer
+            settings = {"capture": {"compiled": options.compiled}}
             if options.worker == "default":
-                dbg = NeuralDbg(model, optimizer, out=folder)
+                dbg = NeuralDbg(model, optimizer, out=folder, settings=settings)
             else:
-                dbg = NeuralDbg(model, optimizer, out=folder, overhead=None)
+                dbg = NeuralDbg(model, optimizer, out=folder, settings=settings, overhead=None)
             dbg.start()
         try:
             training.block(2 if options.smoke else WARM_UP)
@@ -216,7 +218,8 @@ def work(options: argparse.Namespace) -> None:
 
 def overhead(options: argparse.Namespace, mode: str) -> dict[str, Any]:
     """Let the four processes train in turns. Returns the seconds of a step by kind and round."""
-    command = [sys.executable, __file__, "--modes", mode, "--weights", options.weights, *["--smoke"] * options.smoke]
+    command = [sys.executable, __file__, "--modes", mode, "--weights", options.weights, "--compiled", options.compiled]
+    command += ["--smoke"] * options.smoke
     command += ["--batch", str(options.batch)] if options.batch else []
     workers = {
         kind: subprocess.Popen([*command, "--worker", kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -275,6 +278,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--modes", default="eager,compiled", help="a comma between names; default: %(default)s")
     parser.add_argument("--batch", type=int, help="default: 8, about 14 GB for each of the four processes")
     parser.add_argument("--weights", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--compiled", choices=("auto", "observe"), default="auto", help="the setting of that name")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--smoke", action="store_true", help="a tiny model on the CPU")
     parser.add_argument("--worker", choices=KINDS, help=argparse.SUPPRESS)

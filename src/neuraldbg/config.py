@@ -43,10 +43,11 @@ class CaptureSettings(Thresholds):
         description="Elements read of one tensor; a larger one is read in evenly spaced blocks. A compiled graph keeps "
         "about 1,024 of a tensor on the CPU.",
     )
-    compiled: Literal["observe", "outside"] = Field(
-        "observe",
+    compiled: Literal["auto", "observe", "outside"] = Field(
+        "auto",
         description="For torch.compile: `observe` reads inside the compiled graph, `outside` leaves the graph as it "
-        "is and reads only parameters, gradients, inputs and the loss.",
+        "is and reads only parameters, gradients, inputs and the loss. `auto` reads inside graphs of the CPU, and "
+        "leaves layers on a GPU alone: a step in which each of them is read there takes twice as long.",
     )
     window: int = Field(20, ge=1, description="Steps without a positive output after which a unit counts as dead.")
     probes: bool = Field(

@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 def coverage(scene: Scene, *, steps: int, cost: dict[str, float], recompiled: bool, packed: bool) -> dict[str, Any]:
     """Return the part of ``RunInfo.coverage`` that capture knows, after ``steps`` steps at the given ``cost``."""
     hooks, models = scene.hooks, scene.models
-    silent = hooks.never_fired()
+    # A layer of a graph that was left alone was called all the same.
+    silent = [] if hooks.graph.left else hooks.never_fired()
     return {
         "layers": len(hooks.probes),
         "seen": len(hooks.probes) - len(silent),
         "never_fired": silent,
         "notes": [*_notes(hooks, recompiled=recompiled, packed=packed), *_of_memory(scene)],
         "unread": {**models.owner.unread(), **_unread(scene)},
+        "left_compiled": sorted(hooks.graph.left),
         "errors": hooks.tally.errors,
         "failed": dict(hooks.tally.failed),
         "cost": cost,

@@ -156,7 +156,7 @@ def test_on_another_device_a_compiled_model_is_seen_too(when: str, monkeypatch: 
         losses.extend(train(call, list(net.parameters())))
         assert far.waits == 0
 
-    seen = capture_run(program, net, probes=False)
+    seen = capture_run(program, net, probes=False, compiled="observe")
     assert losses == pytest.approx(expected, rel=1e-6)
     assert len(seen.steps) == 4
     assert seen.scalars("loss") == pytest.approx(eager.scalars("loss"), rel=1e-5)
@@ -169,6 +169,30 @@ def test_on_another_device_a_compiled_model_is_seen_too(when: str, monkeypatch: 
                 assert count == eager.stat(kind, layer, "count", step=step)
     assert not torch._dynamo.utils.counters["graph_break"]
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == (2 if when == "attached after" else 1)
+
+
+def test_on_another_device_a_compiled_graph_is_left_alone_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    bare = model()
+    graphs: list[list[str]] = []
+
+    def noted(graph: torch.fx.GraphModule, _inputs: list[torch.Tensor]) -> torch.fx.GraphModule:
+        graphs.append([str(node.target) for node in graph.graph.nodes if node.op == "call_function"])
+        return graph
+
+    expected = train(torch.compile(bare, fullgraph=True, backend=noted), list(bare.parameters()))
+    torch._dynamo.reset()
+    net = model()
+    call = torch.compile(net, fullgraph=True, backend=noted)
+    SimulatedDevice(monkeypatch, 1)
+    losses: list[float] = []
+    seen = capture_run(lambda: losses.extend(train(call, list(net.parameters()))), net, probes=False)
+    assert losses == expected
+    assert graphs[0] == graphs[1]
+    assert not seen.seen("activation", "0")
+    assert seen.seen("param_grad", "0", name="weight")
+    coverage = seen.capture.coverage()
+    assert coverage["left_compiled"] == ["cpu"]  # which plays the other device
+    assert coverage["never_fired"] == []
 
 
 @pytest.mark.budget
@@ -195,7 +219,7 @@ def test_on_another_device_a_compiled_graph_rests_in_light_steps(monkeypatch: py
 
     seen_by: Capture
     monkeypatch.setattr(Capture, "__init__", note)
-    seen = capture_run(program, net, probes=False, overhead=1e-6, allowance_s=0.0)
+    seen = capture_run(program, net, probes=False, compiled="observe", overhead=1e-6, allowance_s=0.0)
     full = [step.index for step in seen.steps if not step.light]
     assert len(seen.steps) == 14
     in_graph = [kind for kind in read if kind in ("activation", "output_grad")]

@@ -45,7 +45,9 @@ and weights are bitwise the same bare, with ``observe`` and with ``outside``; on
 general guarantee: an operator or a clone between two neighbours may change what the compiler fuses, and fusion can
 change rounding.
 
-**Other devices:** the graph holds ``neuraldbg::observe_there`` (``device_operator.py``), which by its schema mutates
+**Other devices:** layers are left alone, unless ``settings={"capture": {"compiled": "observe"}}`` asks for them: an
+operator for each layer keeps the compiler from fusing across it, and on a GPU doubled the time of a step
+(``docs/cuda-notes.md``). Else the graph holds ``neuraldbg::observe_there`` (``device_operator.py``), which by its schema mutates
 nothing. Tables are allocated when a model is attached or at the end of a step, never while a graph runs, where the
 memory might be a CUDA graph's. A replayed CUDA graph runs no Python, so in light steps it goes on reading; the table is
 cleared when full steps begin again. A table that a CUDA graph was captured with is never freed. For outputs that are no

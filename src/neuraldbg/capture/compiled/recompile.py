@@ -53,7 +53,7 @@ def forget_compiled(settings: CaptureSettings) -> bool:
     """Reset Dynamo if there are compiled graphs, which do not notice hooks that are set or removed later, since Dynamo
     leaves hooks out of its guards (``torch._dynamo.config.skip_nnmodule_hook_guards``). Return True if it was reset.
     """
-    if settings.compiled != "observe" or not anything_compiled():
+    if settings.compiled == "outside" or not anything_compiled():
         return False
     torch._dynamo.reset()  # noqa: SLF001
     return True

@@ -57,13 +57,17 @@ class Graph:
     """
 
     def __init__(
-        self, table: Tensor, clock: npt.NDArray[np.float64], cap: int, *, reads: bool, caught: Callable[[str], None]
+        self, table: Tensor, clock: npt.NDArray[np.float64], cap: int, mode: str, caught: Callable[[str], None]
     ) -> None:
         self.table, self.cap, self.kept = table, cap, min(cap, KEPT)
         self.caught = caught
         """Counts an error of ours, see ``Tally``."""
-        self.reads = reads
+        self.reads = mode != "outside"
         """True if layers in a graph are read at all."""
+        self.reads_there = mode == "observe"
+        """True if layers on other devices are, too: ``device_operator.py`` has an operator for each."""
+        self.left: set[str] = set()
+        """Types of devices whose layers in a graph were left alone."""
         self.handle = next(_handles)
         self._clock = clock
         self.leaf = torch.zeros((), dtype=torch.float32, device="cpu", requires_grad=True)
@@ -132,6 +136,8 @@ def _see(plan: Plan, output: Tensor, graph: Graph) -> Tensor | None:
     if not output.is_floating_point():
         return None
     if placement.lies(output):
+        if _neuraldbg_leaves(plan.handle, output.device.type):
+            return None
         return _see_there(plan, output, graph) if plan.text else None
     if not (_neuraldbg_keeps(plan.handle) and graph.samples):  # in this order: each attribute read here is a guard
         observe_at(sample(output, graph.kept), graph.table, plan.handle, plan.places, output.numel())
@@ -246,6 +252,17 @@ def _neuraldbg_exporting() -> bool:
         _traced()
     flags = vars(torch.compiler)
     return bool(flags.get("_is_exporting_flag", flags.get("_is_compiling_flag", False)))
+
+
+@_constant
+def _neuraldbg_leaves(handle: int, device: str) -> bool:
+    """Return True if layers on another device are left alone, and note the device."""
+    with contextlib.suppress(AttributeError):
+        _traced()
+    graph = _graphs[handle]
+    if not graph.reads_there:
+        graph.left.add(device)
+    return not graph.reads_there
 
 
 @_constant

@@ -33,9 +33,8 @@ class ReadState:
         self.settings = settings
         self.tally = tally
         self.table = Table(ROWS, self.settings.block_cap, self.settings.window)
-        seen = self.settings.compiled == "observe"
         self.graph = Graph(
-            self.table.raw, self.tally.clock, self.settings.block_cap, reads=seen, caught=self.tally.caught
+            self.table.raw, self.tally.clock, self.settings.block_cap, self.settings.compiled, self.tally.caught
         )
         device_operator.register(self.graph.handle, self.table)
         weakref.finalize(self, self.graph.close)

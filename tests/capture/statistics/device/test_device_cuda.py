@@ -270,6 +270,7 @@ def session(
     """Train on batches that lie on the device already; ``guard`` is around each of the steady steps."""
     model = net().to(device)
     call = torch.compile(model, fullgraph=True, mode=mode) if mode is not None else model
+    settings.setdefault("compiled", "observe")
     draw = torch.Generator().manual_seed(1)
     batches = [(torch.randn(4, 1, 6, 6, generator=draw).double(), torch.arange(4) % 3) for _ in range(26 * micro)]
     batches = [(x.to(device), y.to(device)) for x, y in batches]
