@@ -47,11 +47,11 @@ change rounding.
 
 **Other devices:** layers are left alone, unless ``settings={"capture": {"compiled": "observe"}}`` asks for them: an
 operator for each layer keeps the compiler from fusing across it, and on a GPU doubled the time of a step
-(``docs/cuda-notes.md``). Else the graph holds ``neuraldbg::observe_there`` (``device_operator.py``), which by its schema mutates
-nothing. Tables are allocated when a model is attached or at the end of a step, never while a graph runs, where the
-memory might be a CUDA graph's. A replayed CUDA graph runs no Python, so in light steps it goes on reading; the table is
-cleared when full steps begin again. A table that a CUDA graph was captured with is never freed. For outputs that are no
-plain tensor only activations are read, not their gradients; on other devices neither is.
+(``docs/cuda-notes.md``). Asked for, the graph holds ``neuraldbg::observe_there`` (``device_operator.py``), which by its
+schema mutates nothing. Tables are allocated when a model is attached or at the end of a step, never while a graph runs,
+where the memory might be a CUDA graph's. A replayed CUDA graph runs no Python, so in light steps it goes on reading;
+the table is cleared when full steps begin again. A table that a CUDA graph was captured with is never freed. For
+outputs that are no plain tensor only activations are read, not their gradients; on other devices neither is.
 
 - ``traced_hook.py``: the traced part of a layer's hook, and the hooks on the watched model
 - ``gradient_tap.py``: taps, and the operators that decompose while AOT autograd traces
