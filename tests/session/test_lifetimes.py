@@ -8,7 +8,6 @@ import contextlib
 import copy
 import gc
 import weakref
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -403,32 +402,3 @@ def test_an_identity_that_is_used_again_is_another_parameter() -> None:
         pytest.skip("no identity was used twice")
     assert len({fact.value["stream"] for fact in record.facts if fact.key == "optimizer"}) == 6
     assert [fact.value["not_in_optimizer"] for fact in record.facts if fact.key == "params"][-1] == []
-
-
-def test_sessions_leave_nothing() -> None:
-    """No session leaves an object; how much memory 2,000 leave is asked of a process of their own."""
-
-    def session() -> None:
-        model = nn.Linear(3, 1)
-        opt = torch.optim.SGD(model.parameters(), lr=0.1)
-        with NeuralDbg(model):
-            for _ in range(2):
-                opt.zero_grad()
-                model(torch.ones(2, 3)).pow(2).mean().backward()
-                opt.step()
-
-    def objects() -> Counter[str]:
-        gc.collect()
-        return Counter(type(each).__name__ for each in gc.get_objects())
-
-    many = 40
-    for _ in range(5):
-        session()
-    objects()  # to count makes some things once
-    before = objects()
-    for _ in range(many):
-        session()
-        gc.collect()
-    after = objects()
-
-    assert {kind: n for kind, n in (after - before).items() if n >= many // 2} == {}
