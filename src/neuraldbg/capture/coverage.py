@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 def coverage(scene: Scene, *, steps: int, cost: dict[str, float], recompiled: bool, packed: bool) -> dict[str, Any]:
     """Return the part of ``RunInfo.coverage`` that capture knows, after ``steps`` steps at the given ``cost``."""
     hooks, models = scene.hooks, scene.models
-    # A layer of a graph that was left alone was called all the same.
-    silent = [] if hooks.graph.left else hooks.never_fired()
+    silent = hooks.never_fired()
     return {
         "layers": len(hooks.probes),
         "seen": len(hooks.probes) - len(silent),
-        "never_fired": silent,
+        # A layer of a graph that was left alone may have been called all the same.
+        "never_fired": silent if not hooks.graph.left else [],
         "notes": [*_notes(hooks, recompiled=recompiled, packed=packed), *_of_memory(scene)],
         "unread": {**models.owner.unread(), **_unread(scene)},
         "left_compiled": sorted(hooks.graph.left),
@@ -56,6 +56,9 @@ def _notes(hooks: HookManager, *, recompiled: bool, packed: bool) -> list[str]:
         notes.append("TorchScript modules take no hooks: of their layers only parameters and gradients are read")
     if recompiled:
         notes.append("compiled code was compiled again so that it could be watched")
+    if hooks.graph.left:
+        where = " and ".join(sorted(hooks.graph.left))
+        notes.append(f'layers in compiled graphs on {where} are not read, unless capture={{"compiled": "observe"}} asks')
     if packed:
         notes.append("saved tensors are packed (checkpointing or offloading): they are not looked at")
     if closed():

@@ -193,6 +193,8 @@ def test_on_another_device_a_compiled_graph_is_left_alone_unless_asked_for(monke
     coverage = seen.capture.coverage()
     assert coverage["left_compiled"] == ["cpu"]  # which plays the other device
     assert coverage["never_fired"] == []
+    assert coverage["seen"] == 0
+    assert any("compiled graphs on cpu" in note for note in coverage["notes"])
 
 
 @pytest.mark.budget
