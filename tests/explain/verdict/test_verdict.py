@@ -144,10 +144,11 @@ def test_a_regression_at_the_level_of_guessing_may_have_nothing_to_learn():
 def test_blind_spots_are_said():
     build = Build()
     build.facts = [f for f in build.facts if f.key != "loss"]
-    build.coverage = {"never_fired": ["head.aux"]}
+    build.coverage = {"never_fired": ["head.aux"], "left_compiled": ["cuda"]}
     reasons = " ".join(f"{u.what}: {u.reason}" for u in diagnose(build.build()).unjudged)
     assert "no graph of a loss was seen" in reasons
     assert "head.aux" in reasons
+    assert "activations and their gradients: in compiled graphs on cuda layers are left alone" in reasons
 
 
 def test_run_facts_and_overhead():
