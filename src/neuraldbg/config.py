@@ -47,7 +47,8 @@ class CaptureSettings(Thresholds):
         "auto",
         description="For torch.compile: `observe` reads inside the compiled graph, `outside` leaves the graph as it "
         "is and reads only parameters, gradients, inputs and the loss. `auto` reads inside graphs of the CPU, and "
-        "leaves layers on a GPU alone: a step in which each of them is read there takes twice as long.",
+        "leaves layers on a GPU alone: with an operator for each of them every step there took twice as long, light "
+        "ones too.",
     )
     window: int = Field(20, ge=1, description="Steps without a positive output after which a unit counts as dead.")
     probes: bool = Field(

@@ -296,14 +296,15 @@ def test_a_tool_that_patched_after_us_finds_us_silent_after_the_end() -> None:
         nn.Module.__call__ = original
 
 
-def test_scripting_and_exporting_a_watched_model() -> None:
+@pytest.mark.parametrize("strict", [False, True])
+def test_scripting_and_exporting_a_watched_model(strict: bool) -> None:
     model = net()
     made: list[Any] = []
 
     def program() -> None:
         made.append(torch.jit.script(model))
         made.append(torch.jit.script(copy.deepcopy(model)))
-        made.append(torch.export.export(model, (X,)))
+        made.append(torch.export.export(model, (X,), strict=strict))
 
     seen = capture_run(program, model)
     assert torch.equal(made[0](X), model(X))

@@ -18,14 +18,15 @@ def coverage(scene: Scene, *, steps: int, cost: dict[str, float], recompiled: bo
     """Return the part of ``RunInfo.coverage`` that capture knows, after ``steps`` steps at the given ``cost``."""
     hooks, models = scene.hooks, scene.models
     silent = hooks.never_fired()
+    left = {hooks.table.sites[row].module for row in hooks.graph.left if row >= 0}
     return {
         "layers": len(hooks.probes),
         "seen": len(hooks.probes) - len(silent),
-        # A layer of a graph that was left alone may have been called all the same.
-        "never_fired": silent if not hooks.graph.left else [],
+        # A layer in a graph that was left alone was called all the same.
+        "never_fired": [path for path in silent if path not in left],
         "notes": [*_notes(hooks, recompiled=recompiled, packed=packed), *_of_memory(scene)],
         "unread": {**models.owner.unread(), **_unread(scene)},
-        "left_compiled": sorted(hooks.graph.left),
+        "left_compiled": sorted(set(hooks.graph.left.values())),
         "errors": hooks.tally.errors,
         "failed": dict(hooks.tally.failed),
         "cost": cost,
@@ -55,10 +56,11 @@ def _notes(hooks: HookManager, *, recompiled: bool, packed: bool) -> list[str]:
     if hooks.scripted:
         notes.append("TorchScript modules take no hooks: of their layers only parameters and gradients are read")
     if recompiled:
-        notes.append("compiled code was compiled again so that it could be watched")
+        notes.append("compiled code was compiled again, as the session began or ended")
     if hooks.graph.left:
-        where = " and ".join(sorted(hooks.graph.left))
-        notes.append(f'layers in compiled graphs on {where} are not read, unless capture={{"compiled": "observe"}} asks')
+        where = " and ".join(sorted(set(hooks.graph.left.values())))
+        asks = 'settings={"capture": {"compiled": "observe"}}'
+        notes.append(f"layers in compiled graphs on {where} are not read, unless {asks} asks for it")
     if packed:
         notes.append("saved tensors are packed (checkpointing or offloading): they are not looked at")
     if closed():

@@ -179,8 +179,9 @@ def _blind_spots(case: Case) -> list[Unjudged]:
         found.append(Unjudged(f"activations of {listing(never)}", "their forward hooks never fired"))
     left = case.run.info.coverage.get("left_compiled") or ()
     if left:
-        said = f"in compiled graphs on {listing(left)} layers are left alone, since reading them slows the step down"
-        found.append(Unjudged("activations and their gradients", f'{said}; the setting compiled="observe" reads them'))
+        said = "reading them there slows each step down, so they are left alone unless "
+        said += 'settings={"capture": {"compiled": "observe"}} asks for it'
+        found.append(Unjudged(f"activations and their gradients in compiled graphs on {listing(left)}", said))
     if coarse := int(case.run.info.coverage.get("coarse", 0)):
         said = f"the writer of the run did not keep up, and {plural(coarse, 'step')} are recorded coarsely"
         found.append(Unjudged("single steps", said))

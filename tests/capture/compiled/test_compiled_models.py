@@ -197,6 +197,27 @@ def test_on_another_device_a_compiled_graph_is_left_alone_unless_asked_for(monke
     assert any("compiled graphs on cpu" in note for note in coverage["notes"])
 
 
+def test_a_layer_that_is_never_called_is_named_beside_a_part_that_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Half(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.head, self.unused = nn.Linear(16, 16), model(), nn.Linear(3, 3)
+            self.compiled = [torch.compile(self.head, fullgraph=True)]
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.compiled[0](self.body(x))
+
+    net = Half()
+    SimulatedDevice(monkeypatch, 1)
+    seen = capture_run(lambda: train(net, list(net.parameters())), net, probes=False)
+    coverage = seen.capture.coverage()
+    assert coverage["never_fired"] == ["unused"]
+    assert coverage["left_compiled"] == ["cpu"]
+    assert seen.seen("activation", "body")
+
+
 @pytest.mark.budget
 def test_on_another_device_a_compiled_graph_rests_in_light_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     far = SimulatedDevice(monkeypatch, 1)

@@ -24,7 +24,7 @@ dtypes = st.sampled_from([torch.float32, torch.float64, torch.float16, torch.bfl
 
 @pytest.fixture
 def graph():
-    made = Graph(table(), np.zeros(2), 64, reads=True, caught=raised)
+    made = Graph(table(), np.zeros(2), 64, "observe", raised)
     yield made
     made.close()
 
@@ -107,7 +107,7 @@ def test_native_operators_do_what_those_in_python_do(shape, dtype, strided, boun
     rows = []
     for served in (True, False):
         clock, graph_table = np.zeros(2), table()
-        made = Graph(graph_table, clock, 64, reads=True, caught=raised)
+        made = Graph(graph_table, clock, 64, "observe", raised)
         places = torch.tensor([2.0, 3.0, bound, 0.25], dtype=torch.float64)
         totals, bounds = [x.numel() + 5, x.numel()], [bound, 0.25, 0.0, 0.0]
         if served:

@@ -66,8 +66,8 @@ class Graph:
         """True if layers in a graph are read at all."""
         self.reads_there = mode == "observe"
         """True if layers on other devices are, too: ``device_operator.py`` has an operator for each."""
-        self.left: set[str] = set()
-        """Types of devices whose layers in a graph were left alone."""
+        self.left: dict[int, str] = {}
+        """Types of devices whose layers in a graph were left alone, by the row of the layer, -1 without one."""
         self.handle = next(_handles)
         self._clock = clock
         self.leaf = torch.zeros((), dtype=torch.float32, device="cpu", requires_grad=True)
@@ -136,7 +136,7 @@ def _see(plan: Plan, output: Tensor, graph: Graph) -> Tensor | None:
     if not output.is_floating_point():
         return None
     if placement.lies(output):
-        if _neuraldbg_leaves(plan.handle, output.device.type):
+        if _neuraldbg_leaves(plan.handle, output.device.type, plan.text):
             return None
         return _see_there(plan, output, graph) if plan.text else None
     if not (_neuraldbg_keeps(plan.handle) and graph.samples):  # in this order: each attribute read here is a guard
@@ -155,7 +155,10 @@ def _see_inside(plan: Plan, output: Any, graph: Graph) -> None:
     """Sample the tensors inside an output. Their gradients are not sampled."""
     kept = False
     for x in _tensors(output, 0):
-        if not x.is_floating_point() or placement.lies(x):
+        if not x.is_floating_point():
+            continue
+        if placement.lies(x):
+            _neuraldbg_leaves(plan.handle, x.device.type, plan.text)
             continue
         if not (_neuraldbg_keeps(plan.handle) and graph.samples):
             observe_at(sample(x, graph.kept), graph.table, plan.handle, plan.places, x.numel())
@@ -238,6 +241,8 @@ def _traced() -> Any:
 
 
 def _clear_names(scope: dict[str, Any]) -> None:
+    if scope is globals():  # torch 2.6 compiles the hook on a model of a class of its own by itself
+        return
     for name in [name for name in list(scope) if name.startswith(("sub_neuraldbg_", "_neuraldbg_"))]:
         scope.pop(name, None)
 
@@ -246,23 +251,26 @@ def _clear_names(scope: dict[str, Any]) -> None:
 def _neuraldbg_exporting() -> bool:
     """Return True while a model is exported; called only while one is compiled or exported. In several versions of
     torch Dynamo takes ``torch.compiler.is_exporting()`` for True in every graph (2.11), and 2.6 has no such function:
-    there only an export sets the flag of ``is_compiling``.
+    there an export that Dynamo does not trace sets the flag of ``is_compiling``.
     """
-    with contextlib.suppress(AttributeError):  # no trace of Dynamo's
-        _traced()
+    traced = None
+    with contextlib.suppress(AttributeError, ImportError):  # no trace of Dynamo's
+        traced = _traced()
     flags = vars(torch.compiler)
-    return bool(flags.get("_is_exporting_flag", flags.get("_is_compiling_flag", False)))
+    by_flag = flags.get("_is_exporting_flag", flags.get("_is_compiling_flag", False))
+    return bool(getattr(traced, "export", False) or by_flag)
 
 
 @_constant
-def _neuraldbg_leaves(handle: int, device: str) -> bool:
-    """Return True if layers on another device are left alone, and note the device."""
-    with contextlib.suppress(AttributeError):
+def _neuraldbg_leaves(handle: int, device: str, text: str) -> bool:
+    """Return True if layers on another device are left alone, and note the device by the row in a ``Plan.text``."""
+    with contextlib.suppress(AttributeError, ImportError):
         _traced()
-    graph = _graphs[handle]
-    if not graph.reads_there:
-        graph.left.add(device)
-    return not graph.reads_there
+    graph = _graphs.get(handle)
+    if graph is None or graph.reads_there:
+        return graph is None
+    graph.left[int(text.partition(" ")[0] or -1)] = device
+    return True
 
 
 @_constant
