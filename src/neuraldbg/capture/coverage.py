@@ -56,11 +56,7 @@ def _notes(hooks: HookManager, *, recompiled: bool, packed: bool) -> list[str]:
     if hooks.scripted:
         notes.append("TorchScript modules take no hooks: of their layers only parameters and gradients are read")
     if recompiled:
-        notes.append("compiled code was compiled again, as the session began or ended")
-    if hooks.graph.left:
-        where = " and ".join(sorted(set(hooks.graph.left.values())))
-        asks = 'settings={"capture": {"compiled": "observe"}}'
-        notes.append(f"layers in compiled graphs on {where} are not read, unless {asks} asks for it")
+        notes.append("compiled code was compiled again, since the session set its hooks")
     if packed:
         notes.append("saved tensors are packed (checkpointing or offloading): they are not looked at")
     if closed():

@@ -231,12 +231,16 @@ def _constant(function: F) -> F:
 
 
 def _traced() -> Any:
-    """Return Dynamo's current trace. It writes each of our constants into the globals of the program's module, under
-    the name of the function (``OutputGraph.register_attr_or_module``), and never reads it; a cleanup hook removes the
-    names.
+    """Return Dynamo's current trace, None if there is none. It writes each of our constants into the globals of the
+    program's module, under the name of the function (``OutputGraph.register_attr_or_module``), and never reads it; a
+    cleanup hook removes the names.
     """
-    traced = importlib.import_module("torch._dynamo.symbolic_convert").InstructionTranslator.current_tx().output
-    traced.add_cleanup_hook(functools.partial(_clear_names, traced.global_scope))
+    try:
+        traced = importlib.import_module("torch._dynamo.symbolic_convert").InstructionTranslator.current_tx().output
+    except (AttributeError, ImportError):  # another torch, or an export without a trace
+        return None
+    if not any(getattr(hook, "func", None) is _clear_names for hook in getattr(traced, "cleanup_hooks", ())):
+        traced.add_cleanup_hook(functools.partial(_clear_names, traced.global_scope))
     return traced
 
 
@@ -253,23 +257,20 @@ def _neuraldbg_exporting() -> bool:
     torch Dynamo takes ``torch.compiler.is_exporting()`` for True in every graph (2.11), and 2.6 has no such function:
     there an export that Dynamo does not trace sets the flag of ``is_compiling``.
     """
-    traced = None
-    with contextlib.suppress(AttributeError, ImportError):  # no trace of Dynamo's
-        traced = _traced()
     flags = vars(torch.compiler)
     by_flag = flags.get("_is_exporting_flag", flags.get("_is_compiling_flag", False))
-    return bool(getattr(traced, "export", False) or by_flag)
+    return bool(getattr(_traced(), "export", False) or by_flag)
 
 
 @_constant
 def _neuraldbg_leaves(handle: int, device: str, text: str) -> bool:
     """Return True if layers on another device are left alone, and note the device by the row in a ``Plan.text``."""
-    with contextlib.suppress(AttributeError, ImportError):
-        _traced()
+    _traced()
     graph = _graphs.get(handle)
-    if graph is None or graph.reads_there:
-        return graph is None
-    graph.left[int(text.partition(" ")[0] or -1)] = device
+    if graph is not None and graph.reads_there:
+        return False
+    if graph is not None:
+        graph.left[int(text.partition(" ")[0] or -1)] = device
     return True
 
 
@@ -281,7 +282,7 @@ def _neuraldbg_keeps(handle: int) -> bool:
     """
     try:
         traced = _traced()
-        if not traced.is_root_tracer():
+        if traced is None or not traced.is_root_tracer():
             return False
         # The state before the trace: a hook traced in it has opened the graph.
         return not _graphs[handle].opened or _watched(traced.root_tx.f_locals.get("self"), handle)
@@ -294,7 +295,7 @@ def _neuraldbg_quieten(handle: int) -> None:
     """Drop the guards that exist because of the hook being traced, which has finished."""
     with contextlib.suppress(AttributeError):  # another torch
         traced = _traced()
-        if traced.is_root_tracer():
+        if traced is not None and traced.is_root_tracer():
             quieten(traced, functools.partial(_watched, handle=handle))
 
 
