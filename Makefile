@@ -15,7 +15,7 @@ JOBS ?= 2
 .DEFAULT_GOAL := help
 # In their order, also under make -j: the tests already use all cores.
 .NOTPARALLEL:
-.PHONY: help demo test browser lint types arrows fast slow bench accuracy docs pins clean
+.PHONY: help demo test browser lint types arrows fast slow bench accuracy docs site wheel pins clean
 
 help: ## List what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST)
@@ -91,8 +91,16 @@ bench: $(VENV)/.peers ## What watching costs, beside other tools: writes docs/pe
 accuracy: $(VENV)/.dev ## How often the diagnosis is right: fits the confidences, writes docs/accuracy.md; half an hour or more
 	$(ONE_THREAD) $(BIN)/python benchmarks/accuracy.py --seeds 3 --fit
 
-docs: $(VENV)/.dev ## Rerun the examples and write what the documents quote
+docs: $(VENV)/.dev ## Rerun the examples, the guides and the tutorial, and write what the documents quote
 	$(BIN)/python docs/capture.py
+
+site: $(VENV)/.dev ## The documents and all docstrings as a site: site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@echo "To read it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site"
+
+wheel: $(VENV)/.dev ## The wheel for this machine and the sdist: dist/
+	@rm -rf build dist
+	$(BIN)/python -m build --no-isolation
 
 pins: $(VENV)/.dev ## Write the exact versions that are installed now into constraints.txt
 	@test ! -e $(VENV)/.peers || { echo "The peers of make bench are installed, too: make clean first." >&2; exit 1; }
@@ -100,4 +108,4 @@ pins: $(VENV)/.dev ## Write the exact versions that are installed now into const
 	@mv $(PINS).new $(PINS)
 
 clean: ## Remove what these commands made
-	rm -rf $(VENV) demo build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) demo build dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

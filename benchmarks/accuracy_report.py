@@ -32,7 +32,7 @@ and what was right.
 The numbers that turn evidence into confidence ([calibration.json](../src/neuraldbg/explain/verdict/calibration.json))
 are fitted on the tasks {tasks}, without their last seed. All other tasks are *held out* of the fit, and of nothing
 else: the corpus stood beside the people who wrote the causes while they worked. Faults of strangers are harder. Of
-those that were rebuilt from public reports by somebody who had not seen the rules, the README's section on limits says
+those that were rebuilt from public reports by somebody who had not seen the rules, [Limits](limits.md) says
 how many were right at first sight: `python benchmarks/reports.py` runs them.
 """
 WEAK = 0.8

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from models import Trainer
     from torch import Tensor, nn
 
+    from neuraldbg import NeuralDbg
+
     Attach = Callable[[Trainer, Path], "Attached"]
 
 
@@ -34,6 +36,8 @@ class Attached:
     step: Callable[[], object]
     close: Callable[[], dict[str, float]] = _nothing
     """Detaches and writes what is left to write; returns numbers worth telling."""
+    session: NeuralDbg | None = None
+    """The session of this tool; None for others."""
     aside: Way | None = None
     """While it is entered the training is bare, in the same process; None where that cannot be had."""
 
@@ -56,6 +60,8 @@ class Kind:
     """Steps after which it does the same again: a turn has as many at least."""
     warm_up: int = 0
     """First steps in which it does more than later."""
+    of_hooks: bool = False
+    """True if ``hooks.py`` alone measures it."""
 
 
 # ---------------------------------------------------------------- ours
@@ -83,7 +89,7 @@ def _neuraldbg(trainer: Trainer, folder: Path, **options: Any) -> Attached:
         dbg.stop()
         return {"sites": len(dbg.record().layout.sites)}
 
-    return Attached(trainer.step, close, of(trainer, Aside(dbg, trainer.model)))
+    return Attached(trainer.step, close, dbg, of(trainer, Aside(dbg, trainer.model)))
 
 
 def default(trainer: Trainer, folder: Path) -> Attached:
@@ -95,8 +101,51 @@ def full(trainer: Trainer, folder: Path) -> Attached:
     return _neuraldbg(trainer, folder, overhead=None)
 
 
+def profiled(trainer: Trainer, folder: Path) -> Attached:
+    """As ``default``, with a profile. Bare turns in the same process would be sampled steps without a training."""
+    attached = _neuraldbg(trainer, folder, settings={"capture": {"allowance_s": ALLOWANCE_S}}, profile=True)
+    return Attached(attached.step, attached.close)
+
+
 def alternating(trainer: Trainer, folder: Path) -> Attached:
     return _neuraldbg(trainer, folder, overhead=None, settings={"capture": {"every": 2}})
+
+
+def hooked(trainer: Trainer, folder: Path) -> Attached:
+    """A hook of the user at every layer, which does nothing: what it costs to be called."""
+    attached = default(trainer, folder)
+    assert attached.session is not None
+    for moment in ("after_layer", "after_backward"):
+        attached.session.register_hook(moment, lambda _name, _value: None, layers="*")
+    return attached
+
+
+def inspected(trainer: Trainer, folder: Path) -> Attached:
+    """The statistics of every output and gradient, all of their numbers."""
+    from neuraldbg import HookAction, HookBuilder  # noqa: PLC0415
+
+    attached = default(trainer, folder)
+    assert attached.session is not None
+    for action in (HookAction.INSPECT_TENSOR, HookAction.TRACK_GRADIENTS):
+        attached.session.register_hook(HookBuilder().action(action).layer_patterns(["*"]).build())
+    return attached
+
+
+def never_stops(trainer: Trainer, folder: Path) -> Attached:
+    """A breakpoint whose condition never holds: it is looked at after each call of each layer."""
+    attached = default(trainer, folder)
+    assert attached.session is not None
+    attached.session.add_breakpoint(when="step < 0 and layer.rms > 100")
+    return attached
+
+
+def never_stops_at_one(trainer: Trainer, folder: Path) -> Attached:
+    """A breakpoint at one layer in a step that never comes."""
+    attached = default(trainer, folder)
+    assert attached.session is not None
+    last = [path for path, module in trainer.model.named_modules() if not list(module.children())][-1]
+    attached.session.add_breakpoint(layers=last, step=10**9)
+    return attached
 
 
 # ---------------------------------------------------------------- peers
@@ -210,12 +259,40 @@ KINDS = {
             warm_up=256,  # steps that have facts about the program, too: README, "What watching costs"
         ),
         Kind(
+            "NeuralDBG, profile",
+            "the default budget and `profile=True`: time and memory of each layer, in steps sampled all along",
+            profiled,
+            imports="neuraldbg.session",
+        ),
+        Kind(
             "NeuralDBG, every 2nd",
             '`overhead=None`, `{"capture": {"every": 2}}`: reading goes on and off',
             alternating,
             imports="neuraldbg.session",
             warm_up=256,
         ),
+        Kind(
+            "a hook on all layers",
+            '`register_hook`, layers="*", empty',
+            hooked,
+            imports="neuraldbg.session",
+            of_hooks=True,
+        ),
+        Kind(
+            "statistics of all layers",
+            "`INSPECT_TENSOR`, `TRACK_GRADIENTS`",
+            inspected,
+            imports="neuraldbg.session",
+            of_hooks=True,
+        ),
+        Kind(
+            "a condition at all layers",
+            "`add_breakpoint(when=...)`, never",
+            never_stops,
+            imports="neuraldbg.session",
+            of_hooks=True,
+        ),
+        Kind("a breakpoint at one layer", "in no step", never_stops_at_one, imports="neuraldbg.session", of_hooks=True),
         Kind(
             "wandb.watch, all",
             '`watch(log="all", log_freq=1)`, offline, `log` each step',

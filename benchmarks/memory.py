@@ -179,7 +179,7 @@ def measure(steps: int, sites: int, every: int, settings: RecordSettings) -> Res
     with tempfile.TemporaryDirectory() as name:
         folder, simulation = Path(name), Simulation(sites, every)
         # The writer comes when it is called.
-        recorder = Recorder(folder, settings.model_copy(update={"flush_s": 1e6}), RunInfo(script="simulated"))
+        recorder = Recorder(folder, settings.replaced(flush_s=1e6), RunInfo(script="simulated"))
         begin = time.perf_counter()
         marks = record(recorder, simulation, folder, steps)
         recorder.close()

@@ -112,7 +112,7 @@ def page(numbers: dict[str, Any]) -> str:
         *([numbers["note"]] if numbers.get("note") else []),
         f"## What was aimed at\n\n{judged}",
         HOW.format(**effort, **TURNS).strip(),
-        "## What each row is\n\n" + grid(("row", "what"), ((k.name, k.what) for k in KINDS.values())),
+        "## What each row is\n\n" + grid(("row", "what"), ((k.name, k.what) for k in KINDS.values() if not k.of_hooks)),
         "## Eager\n\n" + "\n\n".join(workload(result) for result in eager),
     ]
     if compiled:

@@ -1,11 +1,12 @@
-# ruff: noqa: INP001, T201 (a script that prints, not a package)
 """Writes what the documents quote, so that nobody copies it by hand and nothing is invented.
 
-    python docs/capture.py             runs the examples and writes their output, the picture, and the lists
+    python docs/capture.py             runs the examples, the guides and the tutorial, and writes their output,
+                                       the picture, and the lists
     python docs/capture.py --lists     only what is generated from the code and docs/performance.md, running nothing
 
 What stands between `<!-- begin:NAME -->` and `<!-- end:NAME -->` is replaced, and nothing else. The lists are compared
-with the code by `tests/test_docs.py`. Output of runs is the same at each call on one machine, but for the times.
+with the code by `tests/test_docs.py`. Output of runs is the same at each call on one machine, but for the times. Where
+the README has no room for the whole of it, it says how many lines are left out, and which page has them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from api_page import api_page
 
 from neuraldbg.cli import COMMANDS
 from neuraldbg.cli.causes import _reflowed
@@ -31,16 +33,21 @@ from neuraldbg.detect import DETECTORS
 from neuraldbg.explain.causes import CAUSES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from pydantic import BaseModel
-
+    from neuraldbg.checked_values import CheckedValues
     from neuraldbg.explain.cause import Cause
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
+README = ROOT / "README.md"
+GUIDES = sorted((DOCS / "guides").glob("*.md"))
+TUTORIAL = DOCS / "tutorial.ipynb"
 COLUMNS = "80"
 WIDTH = 100
+MOST_LINES = {"doomed": 30, "healthy": 20}
+"""Lines that each example may take in the README."""
+VERDICT_LINE = re.compile(r"\W+(FAILING|SUSPECT|HEALTHY|INCONCLUSIVE)\b")
 CATEGORIES = {
     "architecture": "the network itself",
     "data": "what goes in",
@@ -51,8 +58,23 @@ CATEGORIES = {
 }
 CAUSE_PAGES = """# The causes
 
-Every cause that a diagnosis can name, {count} of them. `neuraldbg causes` lists them, `neuraldbg causes ID` shows one.
-This file is written from the docstrings of `src/neuraldbg/explain/causes/` by `docs/capture.py`.
+Every cause that a diagnosis can name. `neuraldbg causes` lists them, `neuraldbg causes ID` shows one's page: what it
+is, how it shows, how it is told apart from what it resembles, what to do. This file is written from the docstrings of
+`src/neuraldbg/explain/causes/` by `docs/capture.py`.
+
+A symptom alone names no cause: "the gradients explode" is an event, and the cause has to be shown by other evidence.
+Where nothing convinces, no cause is named. The evidence is, in this order:
+
+1. facts about the program: the order of its loop, the graph of its loss, who holds which parameter, what the batches
+   and the targets are;
+2. a few experiments on a copy of the model: do the samples of a batch leak into each other, is the future visible, does
+   the input matter, which operation and which of your lines gave the first NaN;
+3. statistics of layers, losses, gradients and updates.
+
+How often the first cause named is the true one, on several hundred trainings, faulty or healthy and scary, beside
+threshold and per-symptom rules on the same runs: [accuracy.md](accuracy.md), written by `make accuracy`.
+
+{table}
 """
 DETECTOR_PAGES = """# Detectors and settings
 
@@ -77,39 +99,40 @@ dbg = NeuralDbg(
 
 
 def options() -> str:
-    """Return a table of every command and its options, in the words of ``--help``."""
+    """Return each command with its usage and a table of its options, in the words of ``--help``."""
     group = LazyGroup("neuraldbg", members={name: f"neuraldbg.cli.{name}" for name in COMMANDS})
-    rows = ["| command | option | what it does |", "|---|---|---|"]
-    rows.append("| `neuraldbg --version` | | Show the version and exit. |")
+    parts = ["`neuraldbg --version`: Show the version and exit. `neuraldbg COMMAND --help`: Show the options."]
     with click.Context(group) as above:
         for name in COMMANDS:
             command = group.get_command(above, name)
             assert command is not None
             with click.Context(command, info_name=name, parent=above) as ctx:
                 usage = " ".join(("neuraldbg", name, *command.collect_usage_pieces(ctx)))
-                rows.append(f"| `{usage}` | | {_cell(command.get_short_help_str(200))} |")
-                for parameter in command.get_params(ctx):
-                    record = parameter.get_help_record(ctx)
-                    if isinstance(parameter, click.Option) and record is not None and "--help" not in record[0]:
-                        rows.append(f"| | `{_cell(record[0])}` | {_cell(record[1])} |")
-    return "\n".join(rows)
+                parts.append(f"### neuraldbg {name}\n\n{_cell(command.get_short_help_str(200))}\n\n`{usage}`")
+                asked = [one for one in command.get_params(ctx) if isinstance(one, click.Option)]
+                records = [
+                    record for one in asked if (record := one.get_help_record(ctx)) and "--help" not in record[0]
+                ]
+                rows = [f"| {_cell(f'`{spelled}`')} | {_cell(text)} |" for spelled, text in records]
+                parts += ["\n".join(("| option | what it does |", "|---|---|", *rows))] if rows else []
+    return "\n\n".join(parts)
 
 
 def cause_table() -> str:
     """Return the causes by category, each linked to its page."""
     rows = ["| category | causes |", "|---|---|"]
     for category, members in _by_category().items():
-        names = ", ".join(f"[`{one.id}`](docs/causes.md#{one.id})" for one in members)
+        names = ", ".join(f"[`{one.id}`](#{one.id})" for one in members)
         rows.append(f"| {category}: {CATEGORIES.get(category, '')} | {names} |")
     return "\n".join((f"{len(CAUSES)} causes, {len(DETECTORS)} detectors.", "", *rows))
 
 
 def cause_pages() -> str:
     """Return the page of every cause as one document."""
-    parts = [CAUSE_PAGES.format(count=len(CAUSES))]
+    parts = [CAUSE_PAGES.format(table=cause_table())]
     for category, members in _by_category().items():
         parts.append(f"## {category}: {CATEGORIES.get(category, '')}\n")
-        parts += [f"### {one.id}\n\n{_page(one.page)}\n" for one in members]
+        parts += [f'<a id="{one.id}"></a>\n\n### {one.title} · `{one.id}`\n\n{_page(one.page)}\n' for one in members]
     return "\n".join(parts)
 
 
@@ -126,15 +149,23 @@ def detector_pages() -> str:
     return "\n".join(parts)
 
 
+def numbers() -> str:
+    """Return the numbers of causes and detectors, as the README gives them."""
+    return (
+        f"It knows {len(CAUSES)} causes, found with {len(DETECTORS)} detectors and experiments on a copy of the model."
+    )
+
+
 def _by_category() -> dict[str, list[Cause]]:
     return {name: [one for one in CAUSES if one.category == name] for name in sorted({one.category for one in CAUSES})}
 
 
 def _page(page: str) -> str:
-    """Turn a cause's docstring into Markdown: its first line stays, its headings become bold."""
+    """Turn a cause's docstring into Markdown: its first paragraph stays, its headings become bold."""
     lines: list[str] = []
-    code = False
-    for number, line in enumerate([*_reflowed(cleandoc(page), WIDTH), ""]):
+    code, first = False, True
+    for line in [*_reflowed(cleandoc(page), WIDTH), ""]:
+        first = first and bool(line)
         deep = line.startswith("    ")
         if deep and not code:
             lines += ["", "```python"]
@@ -143,18 +174,18 @@ def _page(page: str) -> str:
         code = deep
         if deep:
             lines.append(line[4:])
-        elif line and not line.startswith(" ") and number:
+        elif line and not line.startswith(" ") and not first:
             lines += ["", f"**{line.strip()}**", ""]
         else:
             lines.append(line.strip())
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
 
-def _fields(settings: type[BaseModel]) -> str:
+def _fields(settings: type[CheckedValues]) -> str:
     rows = ["| name | default | what it is |", "|---|---|---|"]
-    for name, info in settings.model_fields.items():
+    for name, info in settings.fields.items():
         rows.append(f"| `{name}` | {_number(info.default)} | {_cell(info.description or '')} |")
-    return "\n".join(rows) if settings.model_fields else "It has no thresholds."
+    return "\n".join(rows) if settings.fields else "It has no thresholds."
 
 
 def _number(value: Any) -> str:
@@ -162,7 +193,9 @@ def _number(value: Any) -> str:
 
 
 def _cell(text: str) -> str:
-    return _plain(" ".join(text.split())).replace("|", "\\|").replace("<", "\\<")
+    """Return a text for a cell of a table. Outside of code `<` is written as HTML: not every Markdown can escape it."""
+    parts = _plain(" ".join(text.split())).replace("|", "\\|").split("`")
+    return "`".join(part if number % 2 else part.replace("<", "&lt;") for number, part in enumerate(parts))
 
 
 def _plain(text: str) -> str:
@@ -172,10 +205,16 @@ def _plain(text: str) -> str:
 # ---------------------------------------------------------------- from runs
 
 
-def session(*commands: str, hide: Iterable[str] = ()) -> str:
-    """Return a terminal session: each command line and all it printed, in a folder of its own that is then removed."""
+def session(*commands: str, hide: Iterable[str] = (), files: Mapping[str, str] | None = None) -> str:
+    """Return a terminal session: each command line and all it printed, in a folder of its own that is then removed.
+
+    The folder holds the examples, or the ``files`` that are given instead.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(ROOT / "examples", Path(folder, "examples"))
+        if files is None:
+            shutil.copytree(ROOT / "examples", Path(folder, "examples"))
+        for name, text in (files or {}).items():
+            Path(folder, name).write_text(text, encoding="utf-8")
         shown = []
         for command in commands:
             printed = _run(command, Path(folder))
@@ -203,6 +242,8 @@ def _run(command: str, folder: Path) -> str:
     printed = done.stdout.decode("utf-8")
     if done.returncode:
         sys.exit(f"{command} ended with status {done.returncode}:\n{printed}")
+    if "error in NeuralDBG" in printed:
+        sys.exit(f"{command} has found an error of our own:\n{printed}")
     return "\n".join(line.rstrip() for line in printed.splitlines()) + "\n"
 
 
@@ -227,11 +268,15 @@ def got(text: str, name: str) -> str:
 
 def lists() -> dict[Path, str]:
     """Return the documents as they are with their generated parts brought up to date, by path."""
-    readme = put((ROOT / "README.md").read_text(encoding="utf-8"), "options", options())
     measured = (DOCS / "performance.md").read_text(encoding="utf-8")  # written by `make bench`
-    readme = put(readme, "overhead", got(measured, "short"))
+    parts = (
+        (README, "numbers", numbers()),
+        (DOCS / "options.md", "options", options()),
+        (DOCS / "overhead.md", "overhead", got(measured, "short")),
+    )
     return {
-        ROOT / "README.md": put(readme, "causes", cause_table()),
+        **{path: put(path.read_text(encoding="utf-8"), name, body) for path, name, body in parts},
+        DOCS / "api.md": api_page(),
         DOCS / "causes.md": cause_pages(),
         DOCS / "detectors.md": detector_pages(),
     }
@@ -244,20 +289,70 @@ def python_blocks(text: str) -> list[str]:
 
 def quick() -> str:
     """Return what the first Python block of the README prints."""
-    code = python_blocks((ROOT / "README.md").read_text(encoding="utf-8"))[0]
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)  # noqa: S603 (ours)
+    code = python_blocks(README.read_text(encoding="utf-8"))[0]
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run([sys.executable, "-c", code], cwd=folder, check=True, capture_output=True, text=True)  # noqa: S603 (ours)
     return f"```\n{done.stdout.rstrip()}\n```"
 
 
-def runs() -> dict[str, str]:
-    """Run the examples; return the sessions by the name of their block. Writes ``crash.png``."""
+def guide_scripts(text: str) -> tuple[str, str]:
+    """Return the script of a guide, and the same with the change of its ```diff block, which must fit exactly once."""
+    (script,) = python_blocks(text)
+    (change,) = re.findall(r"^```diff\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    cured = script
+    for old, new in re.findall(r"((?:^-.*\n)+)((?:^\+.*\n)+)", change, re.MULTILINE):
+        before, after = (re.sub(r"^[-+]", "", lines, flags=re.MULTILINE) for lines in (old, new))
+        if cured.count(before) != 1:
+            sys.exit(f"the change of a guide does not fit its script:\n{before}")
+        cured = cured.replace(before, after)
+    return script, cured
+
+
+def guide_runs(path: Path) -> dict[str, str]:
+    """Run the script of a guide, and its cured twin; return both sessions by the name of their block."""
+    scripts = dict(zip(("faulty", "cured"), guide_scripts(path.read_text(encoding="utf-8")), strict=True))
+    command = f"neuraldbg run {path.stem}.py"
+    return {name: session(command, files={f"{path.stem}.py": code}) for name, code in scripts.items()}
+
+
+def execute_notebook() -> None:
+    """Run the tutorial in a folder of its own, and write its outputs into it."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, DOCS / "notebook.py", TUTORIAL]
+        subprocess.run(command, cwd=folder, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True)  # noqa: S603 (ours)
+
+
+def shortened(block: str, most: int, page: str) -> str:
+    """Return a session that fits: of a longer one first the script's own lines are left out, then the end."""
+    lines = block.splitlines()
+    verdict = next((number for number, line in enumerate(lines) if VERDICT_LINE.match(line)), 0)
+    if len(lines) > most and verdict > 6:  # the fence, the command, the script's first and last line, a blank one
+        lines[3 : verdict - 2] = [f"[... {verdict - 5} lines of the script]"]
+    if len(lines) <= most:
+        return "\n".join(lines)
+    room = lines[: most - 2]
+    paragraph = max((number for number, line in enumerate(room) if not line and number > most // 2), default=0)
+    kept = room[:paragraph] if paragraph else room
+    return "\n".join((*kept, f"[... {len(lines) - 1 - len(kept)} more lines: {page}]", "```"))
+
+
+def runs() -> dict[Path, dict[str, str]]:
+    """Run the examples; return the sessions by page and name of their block. Writes ``crash.png``."""
     doomed, draw = "neuraldbg run -o runs/doomed examples/doomed_digits.py", "neuraldbg plot runs/doomed -o crash.png"
     look = "neuraldbg plot runs/doomed --view heatmap --terminal"
-    return {
+    whole = {
         "doomed": session(doomed, draw, hide=(draw,)),
-        "look": session(doomed, look, hide=(doomed,)),
-        "quick": quick(),
         "softmax": session("neuraldbg run -o runs/softmax examples/char_gpt.py --softmax"),
+        "healthy": session("neuraldbg run -o runs/healthy examples/healthy_digits.py"),
+    }
+    return {
+        README: {
+            "quick": quick(),
+            **{name: shortened(whole[name], most, "docs/script.md") for name, most in MOST_LINES.items()},
+        },
+        DOCS / "script.md": whole,
+        DOCS / "pictures.md": {"look": session(doomed, look, hide=(doomed,))},
+        **{path: guide_runs(path) for path in GUIDES},
     }
 
 
@@ -266,13 +361,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Write what the documents quote.")
     parser.add_argument("--lists", action="store_true", help="only what is generated from the code; runs nothing")
     only_lists = parser.parse_args().lists
-    for path, text in lists().items():
+    written = lists()
+    for path, text in written.items():
         path.write_text(text, encoding="utf-8")
+    for path, blocks in ({} if only_lists else runs()).items():
+        for name, body in blocks.items():
+            path.write_text(put(path.read_text(encoding="utf-8"), name, body), encoding="utf-8")
+        written[path] = ""
     if not only_lists:
-        readme = ROOT / "README.md"
-        for name, body in runs().items():
-            readme.write_text(put(readme.read_text(encoding="utf-8"), name, body), encoding="utf-8")
-    print("wrote README.md, docs/causes.md, docs/detectors.md" + ("" if only_lists else ", docs/crash.png"))
+        execute_notebook()
+    print("wrote", ", ".join(sorted(path.relative_to(ROOT).as_posix() for path in written)))
 
 
 if __name__ == "__main__":

@@ -55,8 +55,13 @@ class Visit:
         """Write down what goes wrong from now on."""
         self.page.on("console", lambda said: said.type in {"error", "warning"} and self.errors.append(said.text))
         self.page.on("pageerror", lambda error: self.errors.append(str(error.stack)))
-        self.page.on("requestfailed", lambda request: self.errors.append(f"{request.url}: {request.failure}"))
+        self.page.on("requestfailed", self._failed)
         self.page.on("request", self._requested)
+
+    def _failed(self, request: Request) -> None:
+        # The page asks for news all the time: a question that is under way when it is reloaded gets no answer.
+        if not (request.failure == "net::ERR_ABORTED" and request.method == "POST"):
+            self.errors.append(f"{request.url}: {request.failure}")
 
     def _requested(self, request: Request) -> None:
         if not request.url.startswith("data:"):

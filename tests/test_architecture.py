@@ -16,7 +16,20 @@ import tomllib
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "neuraldbg"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-TORCH_ROOMS = {"capture", "replay", "profile", "integrations", "session", "session.py"}
+TORCH_ROOMS = {
+    "capture",
+    "replay",
+    "profile",
+    "integrations",
+    "session",
+    "session.py",
+    "session_alerts.py",
+    "session_hooks.py",
+    "session_profile.py",
+    "session_controls.py",
+    "session_dashboard.py",
+    "session_stops.py",
+}
 """Where torch is imported, or where those that import it are wired together."""
 TESTS = ROOT / "tests"
 PROGRAMS = (
@@ -107,9 +120,15 @@ def test_all_that_is_no_capture_runs_without_torch():
     assert done.returncode == 0, done.stderr
 
 
-def test_a_session_does_not_bring_the_compiler():
-    """Dynamo takes several times as long to import as all of ours, and most programs compile nothing."""
-    code = "import sys, torch; from neuraldbg import NeuralDbg; sys.exit('torch._dynamo' in sys.modules)"
+@pytest.mark.parametrize("module", ["torch._dynamo", "pdb", "urllib.request", "torch.autograd.profiler"])
+def test_a_session_does_not_bring_what_few_programs_need(module):
+    """Dynamo takes several times as long to import as all of ours. Most programs compile nothing, stop nowhere, send
+    nothing, and ask for no profile.
+    """
+    code = (
+        "import sys, torch; before = set(sys.modules); from neuraldbg import NeuralDbg\n"
+        f"sys.exit({module!r} in set(sys.modules) - before)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuraldbg.layer_alias import resolve
+from neuraldbg.arguments import whole
+from neuraldbg.errors import UnknownStep
+from neuraldbg.layer_alias import alias, resolve
 from neuraldbg.nouns import STATS, Event, RunRecord, Series, Site, Step, column, jsonable
+from neuraldbg.nouns.diagnosis import layer_words
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -66,7 +69,11 @@ def _norm(row: npt.NDArray[np.floating[Any]]) -> float:
     return float(row[column("rms")] * np.sqrt(row[column("total")]))
 
 
-@dataclass(frozen=True)
+SHOWN = ("norm", "mean", "rms", "min", "max")
+"""Statistics of a site in the text of a `LayerState`."""
+
+
+@dataclass(frozen=True, repr=False)
 class LayerState:
     """The statistics, events and tensors of a layer at one step."""
 
@@ -77,7 +84,12 @@ class LayerState:
     step: int
     """Step at which the layer was read."""
     statistics: Mapping[str, Mapping[str, float]]
-    """STATS and ``norm`` by site: ``activation``, ``output_grad``, ``param_grad/weight``, ..."""
+    """Numbers by site, ``activation``, ``output_grad``, ``param_grad/weight``, ..., and by statistic.
+
+    The statistics are ``norm`` (L2), ``mean``, ``std``, ``rms``, ``min`` and ``max`` of the finite values, and counts:
+    ``total`` elements, ``count`` of them read, ``nonfinite``, ``zeros``, ``units``, ``dead``, ``saturated``, ``under``
+    and ``over`` (values that half precision rounds to zero or to infinity).
+    """
     events: tuple[Event, ...] = ()
     """Events of this layer that had begun by then."""
     unread: int = 0
@@ -89,8 +101,33 @@ class LayerState:
     gradient: Any = field(default=None, repr=False)
     """Gradient of the output. None without snapshots of the layer."""
 
+    def __str__(self) -> str:
+        """Return a line for the layer, and one for each site and event."""
+        late = f", the last step read ({self.unread} before the one asked for)" if self.unread else ""
+        lines = [
+            f"{layer_words(self.layer, '') if self.layer else 'the model'} ({self.type}) at step {self.step}{late}"
+        ]
+        for site, values in self.statistics.items():
+            told = ", ".join(f"{name} {values[name]:.4g}" for name in SHOWN if name in values)
+            bad = f", {values['nonfinite']:.0f} not finite" if values.get("nonfinite") else ""
+            lines.append(f"    {site}: {told}{bad}")
+        if not self.statistics:
+            lines.append("    nothing of it was read")
+        kept = [name for name in ("input", "output", "gradient") if getattr(self, name) is not None]
+        lines += [f"    tensors: {', '.join(kept)}"] if kept else []
+        return "\n".join([*lines, *(f"    event: {event}" for event in self.events)])
+
+    def __repr__(self) -> str:
+        sites = ", ".join(self.statistics) or "nothing read"
+        events = f"; events: {', '.join(dict.fromkeys(event.kind for event in self.events))}" if self.events else ""
+        return f"<LayerState: {self.layer or 'the model'} ({self.type}), step {self.step}; {sites}{events}>"
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the state as strict JSON values, without the tensors."""
+        """Return the state as strict JSON values, without the tensors.
+
+        >>> dbg.inspect("linear1", step=3).to_dict()["step"]
+        3
+        """
         body = {"layer": self.layer, "type": self.type, "step": self.step, "statistics": self.statistics}
         if self.unread:
             body["unread"] = self.unread
@@ -104,16 +141,31 @@ class GradientHealth:
     step: int
     """Newest step whose sites were read; -1 if there is none."""
     layers: Mapping[str, str]
-    """``healthy``, ``vanishing``, ``exploding``, ``spike``, ``nonfinite`` or ``no gradient``, by layer."""
+    """``healthy``, ``vanishing``, ``zero``, ``exploding``, ``spike``, ``nonfinite`` or ``no gradient``, by layer."""
     norms: Mapping[str, float]
     """L2 norm of the gradient by layer; NaN if there is none."""
     events: tuple[Event, ...] = field(default=())
     """Events about gradients that still last."""
+    aliases: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Names by type and order of the layers whose path is a number."""
 
     @property
     def healthy(self) -> bool:
         """True if every layer is healthy or without gradient, and no event lasts: one of a light step has no layer."""
         return not self.events and all(state in ("healthy", "no gradient") for state in self.layers.values())
+
+    def __str__(self) -> str:
+        if self.step < 0:
+            return "gradients: nothing has been read yet"
+        bad = [
+            f"{layer_words(layer, self.aliases.get(layer, ''))} {state}"
+            for layer, state in self.layers.items()
+            if state not in ("healthy", "no gradient")
+        ]
+        more = f" and {len(bad) - LISTED} more" if len(bad) > LISTED else ""
+        unplaced = sorted({_STATES[event.kind] for event in self.events}) if not bad else []
+        told = ", ".join(bad[:LISTED] or unplaced) + more
+        return f"gradients at step {self.step}: " + (told or f"healthy in {len(self.layers)} layers")
 
 
 RECENT = 2
@@ -121,24 +173,31 @@ RECENT = 2
 _LIGHT = ("gradient_spike", "nonfinite_gradient", "nonfinite_loss", "loss_spike", "loss_divergence", "loss_plateau")
 """Kinds of events that are judged in light steps, too."""
 _STATES = {
+    "gradient_spike": "spike",
     "vanishing_gradients": "vanishing",
     "exploding_gradients": "exploding",
-    "gradient_spike": "spike",
     "nonfinite_gradient": "nonfinite",
 }
+"""State of a layer by kind of event; of several the last one counts."""
+VANISHING = ("vanishing_gradients",)
+"""Kinds of events of gradients that vanish."""
+EXPLODING = ("exploding_gradients", "nonfinite_gradient")
+"""Kinds of events of gradients that explode."""
+LISTED = 4
+"""Largest number of layers in a sentence."""
 
 
-def inspect(run: RunRecord, name: str, step: int | None = None, start: int = 0) -> LayerState:
+def inspect(run: RunRecord, name: str, step: int | None = None, hint: str = "") -> LayerState:
     """Return a layer's state at a step, by default the newest. If that is a light step, it is the state of the last
-    full step before it. ``start`` is the caller's number of the first step.
+    full step before it.
 
-    Raises UnknownLayer, and LookupError for a step that is not recorded.
+    Raises UnknownLayer, and UnknownStep for one that is not recorded; ``hint`` is then added to its message.
     """
     path = resolve(run.layout, name)
     if not len(run.history):
         message = "no step has been recorded yet"
-        raise LookupError(message)
-    asked = len(run.history) - 1 if step is None else _row_of(run, step - start, start)
+        raise UnknownStep(message)
+    asked = len(run.history) - 1 if step is None else _row_of(run, step, hint)
     at = _read_at(run, asked)
     table = run.history.row(at)
     statistics: dict[str, dict[str, float]] = {}
@@ -149,16 +208,17 @@ def inspect(run: RunRecord, name: str, step: int | None = None, start: int = 0) 
     first = int(run.history.steps[at])
     events = tuple(e for e in run.events if e.layer == path and e.first_step <= first)
     unread = max(0, int(run.history.steps[asked]) - int(first + run.history.width[at] - 1))
-    return LayerState(path, run.layout.by_path[path].type, first + start, statistics, events, unread)
+    return LayerState(path, run.layout.by_path[path].type, first, statistics, events, unread)
 
 
-def _row_of(run: RunRecord, step: int, start: int) -> int:
+def _row_of(run: RunRecord, step: int, hint: str) -> int:
+    step = whole(step, "step")
     steps, width = run.history.steps, run.history.width
     hit = np.flatnonzero((steps <= step) & (step < steps + width))
     if not len(hit):
-        known = f"{int(steps[0]) + start} to {int(steps[-1] + width[-1] - 1) + start}"
-        message = f"step {step + start} is not recorded: steps {known} are"
-        raise LookupError(message)
+        known = f"{int(steps[0])} to {int(steps[-1] + width[-1] - 1)}"
+        message = f"step {step} is not recorded: steps {known} are{hint}"
+        raise UnknownStep(message)
     return int(hit[-1])
 
 
@@ -190,10 +250,18 @@ def gradient_history(run: RunRecord, name: str) -> Series:
     return Series(history.steps[seen], np.sqrt(square.sum(axis=1))[seen], history.width[seen])
 
 
+def newest(run: RunRecord) -> tuple[int, int]:
+    """Return the newest step and the newest step whose sites were read; -1 if there is none."""
+    history = run.history
+    if not len(history):
+        return -1, -1
+    end = history.steps + history.width - 1
+    return int(end[-1]), int(end[_read_at(run, len(history) - 1)])
+
+
 def gradient_health(run: RunRecord) -> GradientHealth:
     """Return the state of the gradients of every layer with parameters, by the events that still last."""
-    newest = int(run.history.steps[-1]) if len(run.history) else -1
-    read = int(run.history.steps[_read_at(run, len(run.history) - 1)]) if len(run.history) else -1
+    last, read = newest(run)
     layers: dict[str, str] = {}
     norms_now: dict[str, float] = {}
     for layer in run.layout.layers:
@@ -202,19 +270,29 @@ def gradient_health(run: RunRecord) -> GradientHealth:
         series = gradient_history(run, layer.path)
         norms_now[layer.path] = float(series.values[-1]) if len(series) else float("nan")
         layers[layer.path] = "healthy" if len(series) else "no gradient"
-    current = tuple(e for e in run.events_of(*_STATES) if going_on(e, newest, read))
-    for event in current:
-        for path in [event.layer, *event.details.get("affected", ())]:
-            if path in layers:
-                layers[path] = _STATES[event.kind]
-    return GradientHealth(read, layers, norms_now, current)
+    current = lasting(run.events, last, read, *_STATES)
+    module = {f"{site.kind}/{site.label}": site.module for site in run.layout.sites}
+    # The lists of affected sites are bounded: what is not finite now belongs to the event that lasts, too.
+    spread = [path for path, norm in norms_now.items() if np.isnan(norm) and layers[path] != "no gradient"]
+    for kind, state in _STATES.items():
+        for event in (e for e in current if e.kind == kind):
+            told = [module.get(site, site) for site in event.details.get("affected", ())]
+            for path in [event.layer, *told, *(spread if kind == "nonfinite_gradient" else ())]:
+                if path in layers:
+                    layers[path] = "zero" if kind in VANISHING and norms_now[path] == 0 else state
+    aliases = {path: name for path in layers if (name := alias(run.layout, path))}
+    return GradientHealth(read, layers, norms_now, current, aliases)
 
 
-def going_on(event: Event, newest: int, read: int) -> bool:
-    """Return True if an event still lasts at the newest step, or, for kinds that are not judged in light steps, at
-    ``read``, the last full step.
+def lasting(events: Iterable[Event], newest: int, read: int, *kinds: str) -> tuple[Event, ...]:
+    """Return the events of some kinds that still last at the newest step, or, for kinds that are not judged in light
+    steps, at ``read``, the last full step.
     """
-    return event.last_step > (newest if event.kind in _LIGHT else min(newest, read)) - RECENT
+    return tuple(
+        event
+        for event in events
+        if event.kind in kinds and event.last_step > (newest if event.kind in _LIGHT else min(newest, read)) - RECENT
+    )
 
 
 @dataclass(frozen=True)
@@ -222,11 +300,17 @@ class Coupling:
     """A pair of events that begin at about the same time, in one layer or along the data flow."""
 
     first: Event
+    """Event that begins first."""
     second: Event
+    """Event that begins with it, or up to five steps later."""
     lag: int
     """Number of steps from the first step of ``first`` to that of ``second``."""
     why: str
     """``same layer``, ``data flow`` or ``same step``."""
+
+
+ONE_RISE = {"loss_spike", "loss_divergence"}
+"""Kinds of events that are one rise of the loss if they begin in one step."""
 
 
 def coupled(events: tuple[Event, ...], layout: Layout, within: int = 5) -> list[Coupling]:
@@ -239,7 +323,7 @@ def coupled(events: tuple[Event, ...], layout: Layout, within: int = 5) -> list[
             lag = second.first_step - first.first_step
             if lag > within:
                 break
-            if first.kind == second.kind:
+            if first.kind == second.kind or (lag == 0 and {first.kind, second.kind} == ONE_RISE):
                 continue
             pair = (first.layer or "", second.layer or "")
             if first.layer == second.layer and first.layer is not None:

@@ -6,20 +6,33 @@ default, and are overridden by detector name: ``NeuralDbg(model, thresholds={"va
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
+from neuraldbg.arguments import mapping
+from neuraldbg.checked_values import CheckedValues, Field, InvalidValues
 from neuraldbg.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "OVERHEAD",
+    "CaptureSettings",
+    "Field",
+    "RecordSettings",
+    "Settings",
+    "Thresholds",
+    "TriggerSettings",
+    "settings_of",
+    "validated",
+]
 
 OVERHEAD = 0.01
 """Share of the training's time that watching may take: users switch off a debugger that costs more."""
 
 
-class Thresholds(BaseModel):
+class Thresholds(CheckedValues):
     """The base of every group of settings: frozen; unknown names and invalid values are errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class CaptureSettings(Thresholds):
@@ -34,7 +47,8 @@ class CaptureSettings(Thresholds):
     allowance_s: float = Field(
         2.0,
         ge=0,
-        description="Seconds of its own that a session may spend beyond that share, at its start.",
+        description="Seconds of its own that a session may spend beyond that share, at its start: a quarter of them at "
+        "once, the rest as long as watching takes at most a quarter of the training's time.",
     )
     every: int = Field(1, ge=1, description="Read layer statistics at every n-th step; losses are read at every step.")
     block_cap: int = Field(
@@ -50,7 +64,12 @@ class CaptureSettings(Thresholds):
         "leaves layers on a GPU alone: with an operator for each of them every step there took twice as long, light "
         "ones too.",
     )
-    window: int = Field(20, ge=1, description="Steps without a positive output after which a unit counts as dead.")
+    window: int = Field(
+        20,
+        ge=1,
+        description="Steps without a positive output after which a unit counts as dead, if 300 rows of three steps "
+        "were read since. Units are read in so many full steps at first, and in one of four steps of the run later.",
+    )
     probes: bool = Field(
         True,
         description="Make a few cheap experiments on a copy of the model early in the run, to ask what it depends on.",
@@ -89,9 +108,9 @@ class TriggerSettings(Thresholds):
 class Settings(Thresholds):
     """All settings of a session, in groups, and the overrides of detectors' thresholds."""
 
-    capture: CaptureSettings = CaptureSettings()
-    record: RecordSettings = RecordSettings()
-    trigger: TriggerSettings = TriggerSettings()
+    capture: CaptureSettings = Field(default_factory=CaptureSettings)
+    record: RecordSettings = Field(default_factory=RecordSettings)
+    trigger: TriggerSettings = Field(default_factory=TriggerSettings)
     thresholds: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="Overrides of detectors' thresholds, by detector name."
     )
@@ -102,22 +121,26 @@ S = TypeVar("S", bound=Thresholds)
 
 def validated(cls: type[S], values: dict[str, Any], what: str = "setting") -> S:
     """Build a settings object. Raises ConfigError, which names each wrong key and its valid values."""
+    mapping(values, f"{what}s")
     try:
-        return cls.model_validate(values)
-    except ValidationError as error:
-        lines = []
-        for problem in error.errors():
-            name = ".".join(str(part) for part in problem["loc"])
-            extra = problem["type"] == "extra_forbidden"
-            known = f" (known: {', '.join(_known(cls, problem['loc']))})" if extra else ""
-            lines.append(f"{what} {name!r}: {problem['msg']}{known}")
-        raise ConfigError("; ".join(lines)) from None
+        return cls(values)
+    except InvalidValues as error:
+        raise ConfigError("; ".join(f"{what} {one.name!r}: {one}" for one in error.problems)) from None
 
 
-def _known(cls: type[BaseModel], where: tuple[int | str, ...]) -> list[str]:
-    """Return the names of the settings in the group of the setting at the path ``where``."""
-    for part in where[:-1]:
-        inner = cls.model_fields[str(part)].annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            cls = inner
-    return sorted(cls.model_fields)
+def settings_of(
+    settings: Mapping[str, Any] | None,
+    thresholds: Mapping[str, Mapping[str, Any]] | None,
+    overhead: float | None,
+    *,
+    probes: bool,
+) -> Settings:
+    """Return the settings of a session; arguments of their own go before those in ``settings``."""
+    values = dict(mapping(settings or {}, "settings"))
+    own = {**({} if probes else {"probes": False}), **({} if overhead == OVERHEAD else {"overhead": overhead})}
+    if own:
+        values["capture"] = {**dict(values.get("capture") or {}), **own}
+    if thresholds is not None:
+        groups = mapping(thresholds, "thresholds").items()
+        values["thresholds"] = {name: dict(mapping(group, f"thresholds of {name}")) for name, group in groups}
+    return validated(Settings, values)

@@ -3,6 +3,8 @@
     NeuralDbgError
     ├── ConfigError          a setting is wrong: the message names it and the valid values
     ├── UnknownLayer         a name that is no layer: the message lists the nearest ones
+    ├── UnknownName          a name that is no cause, event, failure or layer: the message lists the nearest ones
+    ├── UnknownStep          a step that is not recorded: the message says which are
     ├── AttachError          the model or optimizer cannot be watched as requested
     ├── RunFileError         a saved run cannot be read
     │   ├── RunNotFound      there is no run at that path
@@ -12,6 +14,7 @@
     ├── UnknownCause         a cause id that is not in the taxonomy
     ├── MissingExtra         an optional dependency is not installed: the message says which
     └── TrainingHalted       ``halt=True`` stopped the training; carries the diagnosis
+        └── EndedByHand      a person ended the training in the debugger
 
 A message says what happened and what to do. Only the command line exits.
 """
@@ -46,6 +49,30 @@ class UnknownLayer(NeuralDbgError, KeyError):
 
     def __str__(self) -> str:  # KeyError would show the repr of the message
         return self.message
+
+
+class UnknownStep(NeuralDbgError, LookupError):
+    """Raised for a step that is not recorded."""
+
+
+class UnknownName(NeuralDbgError, KeyError):
+    """Raised if no cause, kind of event, failure or layer has a name. ``suggestions`` holds the nearest names."""
+
+    def __init__(self, name: str, suggestions: Iterable[str] = ()) -> None:
+        self.name = name
+        self.suggestions = tuple(suggestions)
+        hint = f" Did you mean: {', '.join(self.suggestions)}?" if self.suggestions else ""
+        self.message = (
+            f"no kind of event, cause, failure or layer is called {name!r}.{hint} `neuraldbg causes` lists the causes, "
+            "the documentation of NeuralDbg.add_breakpoint the kinds of events."
+        )
+        super().__init__(self.message)
+
+    def __str__(self) -> str:  # KeyError would show the repr of the message
+        return self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self.name, self.suggestions))
 
 
 class AttachError(NeuralDbgError, RuntimeError):
@@ -90,7 +117,7 @@ class MissingExtra(NeuralDbgError, ImportError):
     """Raised if an optional dependency is not installed; the message names the extra."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs an optional package: pip install 'neuraldbg[{extra}]'")
+        super().__init__(f"{what} needs an optional package: in your clone of NeuralDBG, pip install '.[{extra}]'")
 
 
 class TrainingHalted(NeuralDbgError, RuntimeError):
@@ -108,3 +135,7 @@ class TrainingHalted(NeuralDbgError, RuntimeError):
 
     def __reduce__(self) -> tuple[Any, ...]:  # an exception crosses processes with its own arguments
         return (type(self), (self.reason, self.step, self.diagnosis))
+
+
+class EndedByHand(TrainingHalted):
+    """Raised at a stop in the debugger if the person there ends the training."""

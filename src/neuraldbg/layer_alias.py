@@ -6,7 +6,9 @@ import difflib
 import re
 from typing import TYPE_CHECKING
 
+from neuraldbg.arguments import layer_name
 from neuraldbg.errors import UnknownLayer
+from neuraldbg.nouns.layout import NUMBERED
 
 if TYPE_CHECKING:
     from neuraldbg.nouns.layout import Layer, Layout
@@ -24,6 +26,8 @@ _FAMILIES = {
     "attention": ("multiheadattention",),
     "attn": ("multiheadattention",),
 }
+_SPOKEN = ("conv", "batchnorm")
+"""Families by which a layer is called; of others it is the type itself."""
 _ORDINAL = re.compile(r"^([A-Za-z][A-Za-z0-9]*?)_?(\d+)$")
 
 
@@ -33,7 +37,7 @@ def resolve(layout: Layout, name: str) -> str:
     ``fc1`` is the layer at that path, or else the first linear layer in execution order; so are ``linear1`` and
     ``Dense_1``. Ordinals count from 1. The name of a parameter refers to its layer.
     """
-    if name in layout.by_path:
+    if layer_name(name) in layout.by_path:
         return name
     match = _ORDINAL.match(name)
     if match:
@@ -45,9 +49,39 @@ def resolve(layout: Layout, name: str) -> str:
     layer = layout.by_path.get(owner)
     if layer is not None and parameter in layer.params:
         return owner
+    raise UnknownLayer(name, nearest(layout, name))
+
+
+def nearest(layout: Layout, name: str, most: int = 3) -> list[str]:
+    """Return the names of the layers nearest to one that is none."""
+    if same := last_of_type(layout, name, most):
+        return same
     paths = [layer.path for layer in layout.layers if layer.path]
-    near = difflib.get_close_matches(name, paths, n=3, cutoff=0.4) or paths[:3]
-    raise UnknownLayer(name, near)
+    known = {called.lower(): called for path in paths for called in (path, alias(layout, path)) if called}
+    near = difflib.get_close_matches(name.lower(), known, n=most, cutoff=0.6)
+    return [known[one] for one in near] or [alias(layout, path) or path for path in paths[:most]]
+
+
+def last_of_type(layout: Layout, name: str, most: int = 3) -> list[str]:
+    """Return the last layers of the type in a name with an ordinal: for ``linear9`` where there are two linear layers.
+    Empty if there is none of that type.
+    """
+    match = _ORDINAL.match(name)
+    same = [layer.path for layer in layout.layers if _is(layer, match[1].lower())] if match else []
+    return [alias(layout, path) or path for path in same[-most:][::-1]]
+
+
+def alias(layout: Layout, path: str) -> str:
+    """Return the name by type and order of a layer whose path is a number: ``linear1`` for ``0``. "" for any other
+    layer, whose path is the user's own name for it.
+    """
+    layer = layout.by_path.get(path)
+    if layer is None or not NUMBERED.fullmatch(path):
+        return ""
+    type_ = layer.type.lower()
+    kind = next((short for short in _SPOKEN if type_ in _FAMILIES[short]), type_)
+    same = [one.path for one in layout.layers if _is(one, kind)]
+    return f"{kind}{'_' if kind[-1:].isdigit() else ''}{same.index(path) + 1}"
 
 
 def _is(layer: Layer, kind: str) -> bool:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-_PACKAGES = frozenset({"neuraldbg", "torch", "numpy", "triton", "sympy", "pydantic", "pydantic_core", "rich"})
+_PACKAGES = frozenset({"neuraldbg", "torch", "numpy", "triton", "sympy", "rich"})
 """Installed packages that our code calls; none raises an exception class of the program's by itself."""
 _STDLIB = tuple({str(Path(path)) + "/" for name in ("stdlib", "platstdlib") if (path := sysconfig.get_path(name))})
 _SITE = ("site-packages", "dist-packages")

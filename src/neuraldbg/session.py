@@ -12,58 +12,79 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import json
-import platform
-import traceback
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg import answers, clocks
+from neuraldbg.arguments import function, one_of, path, text, texts, whole
 from neuraldbg.capture import Capture
 from neuraldbg.capture.attach_checks import check
+from neuraldbg.capture.coverage import device_of
 from neuraldbg.capture.guest.dynamo_skip import at_work
+from neuraldbg.capture.layers.layer_names import layout_of
 from neuraldbg.capture.layers.snapshots import Snapshots
-from neuraldbg.config import OVERHEAD, Settings, validated
-from neuraldbg.control import TriggerEngine
+from neuraldbg.config import OVERHEAD, settings_of
+from neuraldbg.control import Breakpoints, Halts, TriggerEngine, UserCalls
 from neuraldbg.detect.watch import Watch
-from neuraldbg.errors import AttachError, ConfigError, TrainingHalted
-from neuraldbg.explain import diagnose, trace
+from neuraldbg.errors import AttachError, ConfigError, EndedByHand, TrainingHalted
 from neuraldbg.nouns import Diagnosis, Outcome, RunInfo, Unjudged
-from neuraldbg.raised import words_of
+from neuraldbg.questions import Questions, in_short
 from neuraldbg.ranks import own_rank
-from neuraldbg.record import Recorder, RingBuffer, RunName, Spare, ring_bytes
-from neuraldbg.show.notebook import Shown
+from neuraldbg.record import Recorder, RingBuffer, Spare, ring_bytes
+from neuraldbg.record.loop_numbers import LoopNumbers
+from neuraldbg.record.outcome import outcome_of, save_beside, versions
+from neuraldbg.session_alerts import SessionAlerts
+from neuraldbg.session_controls import SessionControls
+from neuraldbg.session_hooks import SessionHooks
+from neuraldbg.session_profile import SessionProfile
+from neuraldbg.session_stops import Stops
+from neuraldbg.show.shown_run import Shown
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
     from types import FrameType, TracebackType
 
     from torch import nn
     from torch.optim import Optimizer
     from typing_extensions import Self
 
-    from neuraldbg.nouns import Chain, Event, Fact, Hypothesis, Layout, RunRecord, Series, Step
+    from neuraldbg.alerts import Alerts
+    from neuraldbg.control.page_link import PageAddress
+    from neuraldbg.nouns import Event, Fact, Hypothesis, Layout, RunRecord, Step
 
 _TELL_EVERY = 256
 """Steps after which the coverage in the run file is updated."""
 
 
-class NeuralDbg(Shown):
+class NeuralDbg(Questions, SessionControls, Shown):
     """A session that watches the training of a model, and explains why it failed.
 
     ``with NeuralDbg(model) as dbg:`` around an existing loop is enough; steps, losses and optimizers are found
     automatically. ``model`` may be None with ``discover=True``: then every model that is called is watched.
+    ``optimizer`` need not be given: if it is, it must hold parameters of the model.
 
     ``halt=True`` stops training with TrainingHalted before a bad step is applied, so that the weights are still good; a
-    ``TriggerEngine`` instead of True has thresholds of its own. ``out`` is a folder for the run file, ``snapshots`` are
-    patterns of layers whose tensors are kept (``snapshot_bytes`` at most), ``overhead`` is the share of the training's
-    time that watching may take, None for no limit. ``probes=False`` disables the few experiments on a copy of the
-    model. ``settings`` and ``thresholds`` override defaults of ``neuraldbg.config`` and of detectors. ``on_step`` is
-    called with each step and its events. Raises AttachError, ConfigError, UnknownLayer.
+    ``TriggerEngine`` instead of True has thresholds of its own. ``out`` is a folder for the run file, None to keep the
+    run in memory. ``snapshots`` are patterns of layers' paths (``fnmatch``: ``layers.*.attention``) whose tensors are
+    kept, the newest of them, in ``snapshot_bytes`` at most. ``overhead`` is the share of the training's time that
+    watching may take (0.01 is a hundredth), None for no limit: then every layer is read at every step.
+    ``probes=False`` disables the few experiments on a copy of the model. ``profile=True`` measures time, work and
+    memory of each layer in sampled steps all along, None in three steps within that share, False never; and
+    ``trace=(20, 25)`` saves what ``torch.profiler`` sees of the steps 20 to 24 beside the run file, for Perfetto.
+    ``settings`` and ``thresholds`` override defaults of ``neuraldbg.config`` and of detectors. ``script`` and ``argv``
+    name the run in reports. ``on_step`` is called with each step and its events. ``alerts`` are rules by which a person
+    is told while it trains (``["nan", "critical:loss > 5"]``), or an `Alerts` that says where they go, too.
+    ``dashboard`` is the process whose page may stop the training, as ``neuraldbg run --dashboard`` gives it.
+
+    Raises AttachError for a model or optimizer that cannot be watched, ConfigError for a setting, UnknownLayer for a
+    snapshot pattern that fits no layer, UnknownName for a rule that names nothing.
     """
+
+    _spare: Spare | None = None
+    _saved: Diagnosis | None = None
+    _told: Layout | None = None
 
     def __init__(
         self,
@@ -75,6 +96,8 @@ class NeuralDbg(Shown):
         discover: bool = False,
         overhead: float | None = OVERHEAD,
         probes: bool = True,
+        profile: bool | None = None,
+        trace: tuple[int, int] | None = None,
         snapshots: Sequence[str] = (),
         snapshot_bytes: int = 64 * 2**20,
         settings: Mapping[str, Any] | None = None,
@@ -82,29 +105,25 @@ class NeuralDbg(Shown):
         script: str = "",
         argv: Sequence[str] = (),
         on_step: Callable[[Step, tuple[Event, ...]], None] | None = None,
+        dashboard: PageAddress | None = None,
+        alerts: Alerts | Sequence[str] | None = None,
     ) -> None:
-        values = dict(settings or {})
-        if not probes:
-            values["capture"] = {**dict(values.get("capture") or {}), "probes": False}
-        if overhead != OVERHEAD:
-            values["capture"] = {**dict(values.get("capture") or {}), "overhead": overhead}
-        if thresholds is not None:
-            values["thresholds"] = {name: dict(group) for name, group in thresholds.items()}
-        self.settings = validated(Settings, values)
+        self.settings = settings_of(settings, thresholds, overhead, probes=probes)
         if model is None and not discover:
             message = "NeuralDbg needs a model, or discover=True to find the models by itself"
             raise ConfigError(message)
         if model is not None:
             check(model, optimizer)
         self._model, self._discover = model, discover
-        self._halts = halt
-        self._triggers: dict[int, TriggerEngine] = {}
+        self._halts = Halts(
+            one_of(halt, (bool, TriggerEngine), "halt: give True, False or a TriggerEngine"), self.settings.trigger
+        )
         self._watch = Watch(self.settings.thresholds)
         self._capture = Capture(
             self.settings.capture,
             self._step,
             discover=discover,
-            judge=self._judge if halt else None,
+            judge=self._halts.judge if halt else None,
             halt=self._halt,
             note=self._noted,
             background=self._background,
@@ -114,17 +133,19 @@ class NeuralDbg(Shown):
         if self._snapshots is not None and model is not None:
             self._snapshots.check(model)
         self._ring = RingBuffer(self.settings.record.ring, ring_bytes(self.settings.record))
-        self._on_step = on_step
-        self._breakpoints: list[tuple[str, Callable[[Event], None] | None]] = []
-        self._info = RunInfo(script=script, argv=tuple(argv), versions=_versions())
+        self._on_step = function(on_step, "on_step")
+        self._breakpoints = Breakpoints(UserCalls())
+        self._info = RunInfo(script=text(script, "script"), argv=texts(argv, "argv"), versions=versions())
         self._recorder: Recorder | None = None
-        self._wanted = Path(out) if out is not None else None
-        self._offset = self._numbered = 0
-        self._count = 0
-        self._running = False
-        self._spare: Spare | None = None
-        self._saved: Diagnosis | None = None
-        self._told: Layout | None = None
+        self._wanted = path(out, "out") if out is not None else None
+        self._numbers = LoopNumbers()
+        self._count, self._running = 0, False
+        self._hooks = SessionHooks(
+            self._capture, self._halt, lambda: self._wanted, self._known_layout, self._breakpoints.calls
+        )
+        self._alerts = self._alerting(alerts)
+        self._stops, self._dashboard = Stops(self, self._capture, self._hooks), dashboard
+        self._profile = SessionProfile(self._capture, profile, trace, saved=self._wanted is not None)
 
     # -- lifecycle ----------------------------------------------------------------------------------------------
 
@@ -133,11 +154,17 @@ class NeuralDbg(Shown):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.stop(_outcome(error))
+        self.stop(outcome_of(error))
 
     def start(self) -> None:
-        """Attach to torch and the model. Raises AttachError if this session was started before. Other sessions may be
-        running: each reads for itself, and answers as if it were alone.
+        """Attach to torch and the model: ``with`` does it. Other sessions may run: each answers as if it were alone.
+
+        Raises AttachError if this session was started before.
+
+        >>> session = NeuralDbg(model)
+        >>> session.start()
+        >>> train(3)
+        >>> session.stop()
         """
         if self._recorder is not None:
             state = "runs already" if self._running else "has ended; make a new NeuralDbg to watch again"
@@ -150,7 +177,13 @@ class NeuralDbg(Shown):
         self._running = True
         try:
             self._spare = Spare() if self._wanted is not None else None
+            self._breakpoints.on_events("on_event", lambda _: True, self._hooks.began)
+            self._alerts.start()
+            self._hooks.start()
             self._capture.start()
+            if self._dashboard is not None:
+                self._stops.listen(self._dashboard, lambda: self.file)
+            self._profile.start(self.folder)
             model, self._model = self._model, None  # no reference of ours keeps the model alive
             if model is not None:
                 self._capture.models.watch(model)
@@ -160,27 +193,46 @@ class NeuralDbg(Shown):
             raise
 
     def stop(self, outcome: Outcome | None = None) -> None:
-        """Detach, remove all hooks and wrappers, and save the run. Does nothing if the session is not running."""
+        """Detach, remove all hooks and wrappers, and save the run. Does nothing if the session is not running.
+
+        ``outcome`` is how the program ended; by default it was completed. Training is never disturbed: what could not
+        be saved is said in the diagnosis and by ``neuraldbg explain``.
+        """
         if not self._running:
             return
         self._running = False
         if self._spare is not None:
             self._spare.release()
+        self._stops.close()
+        self._profile.stop()
         self._capture.stop()
+        self._hooks.stop()
         if self._snapshots is not None:
             self._snapshots.detach()
         assert self._recorder is not None
         try:
             self._update_info(outcome or Outcome("completed"))
+            if not self._count and self._capture.layout().layers:
+                self._recorder.know(self._capture.layout())
             self._saved = self._judged(self._recorder.record())
+            self._alerts.judge(self._credible(self._saved), max(0, self._count - 1))
+            self._alerts.finish()
         finally:
             self._recorder.close()
         self._save(self._saved)
+        try:
+            self._meet(self._saved)
+        finally:
+            self._alerts.stop()  # waits for what is on its way, when all is saved
 
-    @staticmethod
-    def busy(frame: FrameType | None) -> bool:
-        """Return True if code of a session runs in a frame, or in one that called it, and not the program's."""
-        return at_work(frame)
+    def busy(self, frame: FrameType | None) -> bool:
+        """Return True if code of a session runs in a frame, or in one that called it, and not the program's. A training
+        that waits for a dashboard goes on then: a signal is about to end it.
+        """
+        working = at_work(frame)
+        if working:
+            self._stops.let_go()
+        return working
 
     @property
     def folder(self) -> Path | None:
@@ -208,10 +260,22 @@ class NeuralDbg(Shown):
         self._capture.flush()
         return self._capture.steps
 
+    def __repr__(self) -> str:
+        if self._recorder is None:
+            return "<NeuralDbg: not started>"
+        self._capture.flush()
+        kinds = [event.kind for event in self._watch.events]
+        state = "running" if self._running else "ended"
+        return f"<NeuralDbg: {state}, {in_short(self._count, self._info.models, kinds, self._saved)}>"
+
     # -- the answer ---------------------------------------------------------------------------------------------
 
     def record(self) -> RunRecord:
-        """Return the record of the run so far as a plain value. Raises AttachError if the session was never started."""
+        """Return the record of the run so far as a plain value. Raises AttachError if the session was never started.
+
+        >>> dbg.record().steps
+        40
+        """
         if self._recorder is None:
             message = "the session was never started: use `with NeuralDbg(model) as dbg:` or start()"
             raise AttachError(message)
@@ -224,75 +288,49 @@ class NeuralDbg(Shown):
         return record if record.layout.layers else replace(record, layout=self._capture.layout())
 
     def diagnose(self) -> Diagnosis:
-        """Return the diagnosis of the run so far, after the end that of the whole run."""
+        """Return the diagnosis of the run so far, after the end that of the whole run.
+
+        Raises AttachError if the session was never started.
+
+        >>> dbg.diagnose().verdict
+        'failing'
+        """
         return self._saved if self._saved is not None else self._judged(self.record())
-
-    def explain_failure(self) -> list[Hypothesis]:
-        """Return the hypotheses on the failure, the most likely first; [] if no failure is known."""
-        return list(self.diagnose().hypotheses)
-
-    def get_causal_hypotheses(self) -> list[Hypothesis]:
-        """Return the hypotheses of ``explain_failure``."""
-        return self.explain_failure()
-
-    def trace_causal_chain(self, failure: str) -> Chain:
-        """Return the causal chain through a failure name, event kind, cause id or layer; empty if there is none."""
-        return trace(self.record(), self.diagnose(), failure)
-
-    def detect_coupled_failures(self) -> list[answers.Coupling]:
-        """Return pairs of events that begin together, in one layer or along the data flow."""
-        run = self.record()
-        return answers.coupled(run.events, run.layout)
 
     # -- questions while it runs --------------------------------------------------------------------------------
 
     def capture_step(self, step: int | None = None) -> None:
         """End the current step now. This is needed only for optimizers that are no ``torch.optim.Optimizer``.
 
-        ``step`` is the loop's own number: ``inspect(layer, step=...)`` then uses the same numbering.
+        If an optimizer of torch steps the model, its steps count, and this may be called for every micro-batch.
+
+        ``step`` is the loop's own number. Every answer counts optimizer steps from 0, also in a loop that was resumed
+        at step 1,000 or counts its batches anew in each epoch; an error about such a number says which step it is.
+
+        >>> with NeuralDbg(model) as session:
+        ...     model(inputs[0]).mean().backward()
+        ...     session.capture_step()  # after the update
         """
+        step = None if step is None else whole(step, "step")
         self._capture.manual_step()
-        if step is not None and self._capture.steps > self._numbered:
-            self._numbered = self._capture.steps
-            self._offset = step - (self._numbered - 1)
-
-    def has_vanishing_gradients(self) -> bool:
-        """Return True if gradients vanish in any layer, at the newest step that was read."""
-        return self._going_on("vanishing_gradients")
-
-    def has_exploding_gradients(self) -> bool:
-        """Return True if gradients explode, or are not finite, in any layer at the newest step."""
-        return self._going_on("exploding_gradients", "nonfinite_gradient")
-
-    def inspect_layer(self, layer_name: str) -> answers.LayerState:
-        """Return a layer's newest statistics. Raises UnknownLayer, which lists the nearest names."""
-        return self.inspect(layer_name)
+        if step is not None:
+            self._numbers.add(self._capture.steps - 1, step)
 
     def inspect(self, layer_name: str, step: int | None = None) -> answers.LayerState:
         """Return a layer's statistics at a step, by default the newest, with tensors if snapshots of it are kept.
 
         If that step is a light step, the statistics are those of the last full step before it: see ``step`` and
-        ``unread`` of the result. Raises UnknownLayer, and LookupError for a step that is not recorded.
+        ``unread`` of the result. Raises UnknownLayer, and UnknownStep for one that is not recorded.
+
+        >>> dbg.inspect("linear1", step=12).statistics["param_grad/weight"]["norm"] > 0
+        True
         """
-        state = answers.inspect(self.record(), layer_name, step, self._offset)
-        taken = self._snapshots.get(state.layer, state.step - self._offset) if self._snapshots is not None else None
+        run, step = self.record(), None if step is None else whole(step, "step")
+        state = answers.inspect(run, layer_name, step, self._numbers.hint(step, run.steps))
+        taken = self._snapshots.get(state.layer, state.step) if self._snapshots is not None else None
         if taken is None:
             return state
         return replace(state, input=taken.input, output=taken.output, gradient=taken.gradient)
-
-    def get_gradient_history(self, layer_name: str) -> Series:
-        """Return the L2 norm of a layer's gradient over steps. Raises UnknownLayer."""
-        found = answers.gradient_history(self.record(), layer_name)
-        return replace(found, steps=found.steps + self._offset)
-
-    def analyze_gradient_health(self) -> answers.GradientHealth:
-        """Return the state of every layer's gradients at the newest step that was read."""
-        return answers.gradient_health(self.record())
-
-    def add_breakpoint(self, kind: str, action: Callable[[Event], None] | None = None) -> None:
-        """Call ``action`` with the first event of each episode of a kind, or enter Python's debugger if it is None."""
-        self._breakpoints.append((kind, action))
-        self._capture.delivery.batch = 1  # a breakpoint must stop at its step
 
     # -- wiring -------------------------------------------------------------------------------------------------
 
@@ -320,11 +358,52 @@ class NeuralDbg(Shown):
         if self._snapshots is not None and self._discover:
             self._attach_snapshots()
         if self._on_step is not None:
-            self._on_step(step, tuple(events))
-        for event in events:
-            for kind, action in self._breakpoints:
-                if event.kind == kind and event.first_step == event.last_step:
-                    (action or _debugger)(event)
+            self._breakpoints.calls.call("on_step", step.index, self._on_step, step, tuple(events))
+        self._alerts.stepped(step, events)
+        self._hooks.stepped(step)
+        self._breakpoints.tell(events, step.index)
+        if self._breakpoints.take_due() | self._alerts.take_due():
+            self._update_info(Outcome("running"))
+            self._meet(self._judged(self._recorder.record()))
+
+    def _meet(self, diagnosis: Diagnosis) -> None:
+        """Call the breakpoints of the causes that a diagnosis names, and raise alerts of them."""
+        credible, step = self._credible(diagnosis), max(0, self._count - 1)
+        if self._running:
+            self._alerts.judge(credible, step)
+        self._breakpoints.judge(credible, step)
+
+    @staticmethod
+    def _credible(diagnosis: Diagnosis) -> list[Hypothesis]:
+        from neuraldbg.explain import CREDIBLE  # noqa: PLC0415 (as above)
+
+        return [one for one in diagnosis.hypotheses if one.confidence >= CREDIBLE]
+
+    def _alerting(self, given: Alerts | Sequence[str] | None) -> SessionAlerts:
+        """Return what raises the alerts of this session, and lead those of hooks to it."""
+        alerts = SessionAlerts(
+            given,
+            self._capture,
+            self._breakpoints.calls,
+            note=self._noted,
+            about=self._about,
+            layout=self._known_layout,
+            add_hook=self._hooked,
+            see_each_step=self._hooks.see_each_step,
+        )
+        self._hooks.alert = alerts.tell
+        return alerts
+
+    def _about(self) -> dict[str, Any]:
+        """Return what an alert says of the run."""
+        folder = self.folder
+        return {"rank": own_rank().rank, "run": str(folder) if folder else "", "script": self._info.script}
+
+    def _known_layout(self) -> Layout:
+        """Return the layers that are known: before the start those of the model, in the order of its modules."""
+        if self._recorder is not None or self._model is None:
+            return self._capture.layout()
+        return layout_of(self._model)
 
     def _background(self) -> float:
         return self._recorder.cpu_s if self._recorder is not None else 0.0
@@ -338,13 +417,23 @@ class NeuralDbg(Shown):
             for path, module in self._capture.hooks.modules.items():
                 self._snapshots.attach(path, module)
 
-    def _halt(self, reason: str, step: int) -> None:
+    def _halt(self, reason: str, step: int, kind: type[TrainingHalted] = TrainingHalted) -> None:
         assert self._recorder is not None
-        self._update_info(Outcome("halted", reason))
-        raise TrainingHalted(reason, step, self._judged(self._recorder.record()))
+        if (event := self._halts.event(step, self._watch.events)) is not None:
+            self._watch.keep(event)
+            self._alerts.told([event], step)
+            self._breakpoints.tell([event], step)
+        if kind is not EndedByHand:
+            self._alerts.halted(reason, step)
+        self._update_info(Outcome("interrupted") if kind is EndedByHand else Outcome("halted", reason))
+        diagnosis = self._judged(self._recorder.record())
+        self._meet(diagnosis)
+        raise kind(reason, step, diagnosis)
 
     def _judged(self, run: RunRecord) -> Diagnosis:
         """Return the diagnosis of a record. An error of ours becomes its summary, and does not reach the program."""
+        from neuraldbg.explain import diagnose  # noqa: PLC0415 (a hundred causes, needed at the end)
+
         try:
             return diagnose(run)
         except Exception as error:  # noqa: BLE001 (a training program must not fail because its diagnosis does)
@@ -352,18 +441,26 @@ class NeuralDbg(Shown):
             reason = f"the diagnosis itself failed, which is an error in NeuralDBG: {error!r}"
             return Diagnosis("inconclusive", reason, events=run.events, unjudged=(Unjudged("the run", reason),))
 
-    def _going_on(self, *kinds: str) -> bool:
+    def _now(self) -> tuple[tuple[Event, ...], int, int]:
+        """Return events and newest steps without a look at the record: a training loop may ask at every step."""
+        if self._recorder is None:
+            self.record()  # which says so
         self._capture.flush()
-        newest, read = self._count - 1, self._watch.read
-        return any(e.kind in kinds and answers.going_on(e, newest, read) for e in self._watch.events)
+        return self._watch.events, self._count - 1, self._watch.read
 
     def _update_info(self, outcome: Outcome) -> None:
         capture = self._capture
+        if measured := self._profile.facts():
+            self._noted(measured)
+        notes = [*self._breakpoints.calls.notes, *self._alerts.notes, *self._profile.notes]
+        # A walk over all parameters: at the beginning and the end.
+        device = device_of(capture.scene) if self._count < 2 or outcome.kind != "running" else ""
         self._info = replace(
             self._info,
             models=tuple(model.name for model in capture.models.found),
             optimizers=tuple(stream.type for stream in capture.optimizers.streams),
-            coverage=capture.coverage(),
+            device=device or self._info.device,
+            coverage=self._stops.told(capture.coverage(), notes),
             outcome=outcome,
         )
         assert self._recorder is not None
@@ -374,54 +471,8 @@ class NeuralDbg(Shown):
         file = self.file
         if file is None:
             return
-        name = RunName.of(file) or RunName()
         try:
-            file.with_name(name.beside("diagnosis")).write_text(diagnosis.to_json() + "\n", encoding="utf-8")
-            if diagnosis.verdict == "failing":
-                self._ring.save_json(file.with_name(name.beside("crash")), trigger_reason=diagnosis.summary)
+            save_beside(file, diagnosis, self._ring)
         except OSError as error:
             assert self._recorder is not None
             self._recorder.trouble(f"the diagnosis cannot be written to {file.parent}: {error}")
-
-    def _judge(self, stream: int, loss: float | None, grad_norms: Mapping[str, float]) -> str | None:
-        """Return the reason why a step must not be applied, None to apply it. Each optimizer has a trigger of its own,
-        for the sake of a GAN's two losses.
-        """
-        if isinstance(self._halts, TriggerEngine):
-            return self._halts.check(loss, grad_norms)
-        if stream not in self._triggers:
-            trigger = self.settings.trigger
-            self._triggers[stream] = TriggerEngine(trigger.grad_threshold, trigger.spike_factor, above_start=True)
-        return self._triggers[stream].check(loss, grad_norms)
-
-
-def _outcome(error: BaseException | None) -> Outcome:
-    if error is None:
-        return Outcome("completed")
-    if isinstance(error, KeyboardInterrupt):
-        return Outcome("interrupted")
-    if isinstance(error, TrainingHalted):
-        return Outcome("halted", error.reason)
-    every = traceback.extract_tb(error.__traceback__)
-    frames = [frame for frame in every if not _foreign(frame.filename)] or every  # the user's own line
-    where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-    return Outcome("raised", words_of(error), where)
-
-
-def _foreign(file: str) -> bool:
-    return "site-packages" in file or Path(file).is_relative_to(Path(__file__).parent)
-
-
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name in ("torch", "neuraldbg"):
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = "unknown"
-    return found
-
-
-def _debugger(event: Event) -> None:
-    print(f"NeuralDBG breakpoint: {json.dumps(event.details, default=str)[:500]}")  # noqa: T201 (an interactive stop)
-    breakpoint()  # noqa: T100

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import _thread
 import os
+import signal
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 _alive: dict[int, str] = {}
 """Names of the unlisted threads that run, by their identifier."""
+_FAULTS = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS")
+"""Signals that an instruction of the thread itself causes: if blocked, they end the process without a message."""
 
 
 class UnlistedThread:
@@ -49,6 +52,30 @@ class UnlistedThread:
         if ended:
             self._ended.release()
         return ended
+
+
+def start_thread(thread: UnlistedThread) -> bool:
+    """Start a thread with all signals blocked. Return False if no thread can be started.
+
+    A program that blocks a signal in its only thread to wait for it (``signal.sigwait``) would be killed by that signal
+    if a thread of ours could receive it. A thread inherits the mask, so it is set before the start, and restored after.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        return _started(thread)
+    faults = {getattr(signal, name) for name in _FAULTS if hasattr(signal, name)}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - faults)
+    try:
+        return _started(thread)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _started(thread: UnlistedThread) -> bool:
+    try:
+        thread.start()
+    except (RuntimeError, MemoryError):  # "can't start new thread", or the interpreter is closing
+        return False
+    return True
 
 
 def unlisted_here() -> bool:

@@ -20,6 +20,7 @@ from tests.capture.captured_run import capture_run
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from neuraldbg import NeuralDbg
 from neuraldbg.capture import HookManager
 
 
@@ -561,3 +562,21 @@ def test_a_hook_manager_by_hand_sees_the_whole_batch() -> None:
         assert observer.grad_norms == {"0": pytest.approx(total, rel=1e-5)}
     finally:
         observer.detach()
+
+
+def test_a_layer_that_is_only_called_without_gradients_was_called():
+    torch.manual_seed(0)
+    teacher, student = nn.Sequential(nn.Linear(4, 4), nn.ReLU()), nn.Linear(4, 4)
+    both = nn.ModuleDict({"teacher": teacher, "student": student, "unused": nn.Linear(2, 2)})
+    optimizer = torch.optim.SGD(both.parameters(), lr=0.1)
+    with NeuralDbg(both, optimizer, overhead=None) as dbg:
+        for _ in range(3):
+            x = torch.randn(8, 4)
+            with torch.no_grad():
+                target = teacher(x)
+            optimizer.zero_grad()
+            torch.nn.functional.mse_loss(student(x), target).backward()
+            optimizer.step()
+    coverage = dbg.record().info.coverage
+    assert coverage["without_grad"] == ["teacher.0", "teacher.1"]
+    assert coverage["never_fired"] == ["unused"]

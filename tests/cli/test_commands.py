@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -62,11 +63,11 @@ def test_explain_says_of_a_run_without_an_end_whether_it_goes_on(tmp_path, capsy
         going = said()
         child.kill()
         child.stdout.read()
-    assert "The run still goes on: this is how it stands now." in going
+    assert "The run is still going on: this is its state now." in going
     assert "killed" not in going
     time.sleep(0.3)
     killed = said()
-    assert "The run was killed: its file has no end, and nobody writes it any more." in killed
+    assert "The run was killed: its file has no end, and no process writes to it." in killed
     assert "goes on" not in killed
 
 
@@ -97,7 +98,8 @@ def test_plot_without_matplotlib(folder, monkeypatch, capsys):
         monkeypatch.setitem(sys.modules, name, None)
     assert main(["plot", str(folder)]) == 2
     assert (
-        capsys.readouterr().err == "neuraldbg: drawing a run needs an optional package: pip install 'neuraldbg[plot]'\n"
+        capsys.readouterr().err
+        == "neuraldbg: drawing a run needs an optional package: in your clone of NeuralDBG, pip install '.[plot]'\n"
     )
 
 
@@ -111,11 +113,21 @@ def test_no_run_there(command, tmp_path, capsys):
     assert main([command, str(tmp_path / "a.ndbg")]) == 2
 
 
-def test_causes_lists_what_is_registered(capsys):
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_the_list_of_causes_fits_the_terminal(columns, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(columns))
     assert main(["causes"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    listed = {line.split()[0] for line in lines if line.startswith("  ")}
-    assert listed == {cause.id for cause in CAUSES}
+    assert max(map(len, lines)) <= columns
+    assert {line.split()[-1] for line in lines if line.startswith("  ")} >= {one.id for one in CAUSES}
+
+
+def test_causes_lists_what_is_registered(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "100")  # narrower, and the longest titles take two lines
+    assert main(["causes"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    listed = {tuple(re.split(r"  +", line.strip())) for line in lines if line.startswith("  ")}
+    assert listed == {(cause.title, cause.id) for cause in CAUSES}
     assert [line for line in lines if not line.startswith(" ")][:-1] == sorted({c.category for c in CAUSES})
     assert lines[-1] == f"{len(CAUSES)} causes; `neuraldbg causes ID` shows one's page."
 
@@ -124,8 +136,8 @@ def test_causes_lists_what_is_registered(capsys):
 def test_every_page_is_shown_whole(cause, capsys):
     assert main(["causes", cause.id]) == 0
     out = capsys.readouterr().out
-    assert out.startswith(f"{cause.id}  {cause.category}\n")
-    assert out.replace("`", "").split()[2:] == cause.page.replace("`", "").split()
+    head = f"{cause.title} · {cause.id} · {cause.category}"
+    assert out.replace("`", "").split() == [*head.replace("`", "").split(), *cause.page.replace("`", "").split()]
     assert max(map(len, out.splitlines())) <= 88
 
 

@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -91,6 +92,16 @@ def address(process):
 # ---------------------------------------------------------------- neuraldbg dashboard
 
 
+def test_an_empty_folder_waits_for_its_first_run_and_says_so(place, browser):
+    (place.path / "runs").mkdir()
+    with started(place, "dashboard", "runs", "--port", "0", driver=None) as process, visiting(browser) as visit:
+        visit.page.goto(address(process))
+        visit.page.get_by_text("No run yet").wait_for()
+        soon(lambda: "There is no run in runs" in process.said())
+        record(place.path / "runs" / "first")
+        visit.page.get_by_text("first", exact=True).wait_for()
+
+
 def test_a_saved_run_is_served_until_ctrl_c(place):
     record(place.path / "run")
     with started(place, "dashboard", "run", driver=None) as process:
@@ -130,18 +141,13 @@ def test_a_port_that_was_asked_for_is_that_one_or_an_error(place):
     ("args", "words"),
     [
         (["nowhere"], "there is no run at"),
-        (["."], "there is no run in"),
         (["run", "--host", "0.0.0.0"], "Add --expose if that is wanted"),
         (["run", "--config", "none.yaml"], "none.yaml cannot be read"),
     ],
 )
 def test_what_is_wrong_is_one_line(place, args, words):
-    record(place.path / "sub" / "deep" / "deeper" / "run")
     if args[0] == "run":
         record(place.path / "run")
-    if args == ["."]:
-        (place.path / "sub" / "deep").rename(place.path / "sub" / "x")
-        (place.path / "sub" / "x" / "deeper").rename(place.path / "sub" / "x" / "y")
     done = place.python("-m", "neuraldbg", "dashboard", *args)
     assert (done.status, done.out) == (2, "")
     assert words in done.err
@@ -155,7 +161,8 @@ def test_a_missing_extra_is_told_before_anything_is_run(place, monkeypatch, caps
     for args in (["run", "--dashboard", "train.py"], ["dashboard", "run"]):
         assert main(args) == 2
         said = capsys.readouterr().err
-        assert said == "neuraldbg: the dashboard needs an optional package: pip install 'neuraldbg[dashboard]'\n"
+        advice = "in your clone of NeuralDBG, pip install '.[dashboard]'"
+        assert said == f"neuraldbg: the dashboard needs an optional package: {advice}\n"
 
 
 def test_a_port_alone_is_a_mistake(capsys):
@@ -376,4 +383,22 @@ def test_a_real_training_is_watched_while_it_goes_on_and_shown_as_killed_afterwa
         process.wait()
     with started(place, "dashboard", "out", "--port", "0", driver=None) as process, visiting(browser) as visit:
         visit.page.goto(address(process))
-        visit.page.get_by_text("was killed").wait_for()
+        visit.page.get_by_text("killed, or silent for long").wait_for()
+
+
+@pytest.mark.parametrize("place", ["notes.txt", "cut", "later"])
+def test_a_page_that_could_show_nothing_is_refused_in_one_line(tmp_path, monkeypatch, capsys, place):
+    monkeypatch.chdir(tmp_path)
+    Path("notes.txt").write_text("mine", encoding="utf-8")
+    for name in ("cut", "later"):
+        record(tmp_path / name)
+    with sqlite3.connect("later/rank0.ndbg") as later:
+        later.execute("PRAGMA user_version = 99")
+    later.close()
+    file = Path("cut/rank0.ndbg")
+    file.write_bytes(file.read_bytes()[:5_000])
+    assert main(["dashboard", place, "--no-browser", "--port", "0"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert len(said.err.splitlines()) == 1
+    assert {"notes.txt": "is no NeuralDBG run file", "cut": "is damaged", "later": "a later one"}[place] in said.err

@@ -50,6 +50,27 @@ def test_a_session_is_explained_like_its_run(folder, tmp_path, capsys):
     assert json.loads((tmp_path / "s.json").read_text())["schema"] == "neuraldbg.run/1"
 
 
+@pytest.mark.parametrize("form", ["json", "session"])
+def test_an_export_without_a_suffix_is_read_again(folder, tmp_path, capsys, form):
+    written = tmp_path / "new" / "folder" / "exported"
+    assert main(["export", str(folder), "--format", form, "-o", str(written)]) == 0
+    capsys.readouterr()
+    assert main(["explain", str(folder)]) == 0
+    told = capsys.readouterr().out
+    assert main(["explain", str(written)]) == 0
+    assert capsys.readouterr().out == told
+    assert Run.load(written).steps == Run.load(folder).steps
+
+
+def test_a_text_that_is_no_run_is_refused(tmp_path, capsys):
+    (tmp_path / "notes").write_text("learning rate: 0.1")
+    assert main(["explain", str(tmp_path / "notes")]) == 2
+    assert "is no NeuralDBG run file" in capsys.readouterr().err
+    (tmp_path / "settings").write_text(' {"lr": 0.1}')
+    assert main(["explain", str(tmp_path / "settings")]) == 2
+    assert "is not an exported run" in capsys.readouterr().err
+
+
 def test_choices(folder, tmp_path, capsys):
     out = str(tmp_path / "out")
     layer = Run.load(folder).layout.layers[0].path

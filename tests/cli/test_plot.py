@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -9,6 +10,7 @@ from tests.cli.saved_run import saved
 from tests.show.made_diagnoses import failing_run
 
 from neuraldbg.cli import main
+from neuraldbg.record import RingBuffer
 from neuraldbg.show.views import VIEWS
 
 
@@ -48,7 +50,7 @@ def test_a_choice_reaches_the_view(folder, capsys):
 def test_the_crash_in_a_terminal_is_loss_heat_map_and_chain(folder, inside, capsys):
     assert main(["plot", str(folder), "--terminal"]) == 0
     out = capsys.readouterr().out
-    parts = [out.index(title) for title in ("Loss", "L2 norm: gradient", "How it came about")]
+    parts = [out.index(title) for title in ("Loss", "L2 norm: gradient", "Causal chain")]
     assert parts == sorted(parts)
     assert max(len(line) for line in out.splitlines()) <= 80
     assert list(inside.glob("*.png")) == []
@@ -60,8 +62,9 @@ def test_the_crash_in_a_terminal_is_loss_heat_map_and_chain(folder, inside, caps
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--view", "nope"], "there is no view 'nope': chain, crash, dataflow, distribution, "),
-        (["--layer", "conv2"], "the view crash does not take --layer: choose --view, of distribution, "),
+        (["--view", "nope"], "there is no view 'nope': choose one of chain, crash, dataflow, distribution, "),
+        (["--stat", "rms"], "the view crash does not take --stat: it takes --layer"),
+        (["--layer", "con2"], "no layer is called 'con2'. Did you mean: conv"),
         (["--view", "loss", "--stat", "rms", "--kind", "op"], "the view loss does not take --kind, --stat: it takes"),
         (["--view", "heatmap", "--layer", "con2"], "no layer is called 'con2'. Did you mean: conv"),
         (["--view", "heatmap", "--stat", "nope"], "there is no statistic 'nope'"),
@@ -86,10 +89,30 @@ def test_a_place_that_cannot_be_is_refused_before_the_run_is_read(tmp_path, caps
         assert message in capsys.readouterr().err
 
 
-def test_the_views_that_are_named_take_the_option(folder, capsys):
-    assert main(["plot", str(folder), "--layer", "conv2"]) == 2
-    named = capsys.readouterr().err.rstrip().rpartition(", of ")[2].split(", ")
-    assert named == [member.name for member in VIEWS if "layer" in member.takes]
+def test_the_crash_picture_of_one_layer(folder, inside, capsys):
+    assert main(["plot", str(folder), "--layer", "conv2", "-o", "one.png"]) == 0
+    assert (inside / "one.png").exists()
+    assert main(["plot", str(folder), "--layer", "conv2", "--terminal"]) == 0
+    out = capsys.readouterr().out
+    parts = [out.index(title) for title in ("Loss", "gradient of the parameters of conv2", "Distribution over time")]
+    assert parts == sorted(parts)
+
+
+def test_a_crash_dump_is_drawn(inside, capsys):
+    """A dump of the flight recorder, and one that a person wrote down."""
+    ring = RingBuffer(10)
+    for step in range(8):
+        ring.add(step, {"fc1": 1.0, "fc2": float("inf")}, {"fc1": 2.0}, 0.5 if step < 5 else float("nan"))
+    ring.save_json(inside / "crash.json", "the loss is NaN")
+    by_hand = [{"step": 4, "loss": 0.7, "grad_norms": {"fc1": 0.1}}, {"step": 5, "loss": "NaN"}]
+    (inside / "hand.json").write_text(json.dumps(by_hand))
+    for name in ("crash.json", "hand.json"):
+        assert main(["plot", name, "-o", f"{name}.png"]) == 0
+        assert (inside / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert main(["plot", "hand.json", "--terminal", "--view", "loss"]) == 0
+    assert "loss not finite from step 5" in capsys.readouterr().out
+    assert main(["explain", "hand.json"]) == 2
+    assert "is a crash dump, the last steps of a run: draw it with neuraldbg plot" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("columns", [60, 120])
@@ -101,7 +124,7 @@ def test_the_note_tells_how_many_steps_a_cell_of_the_terminal_stands_for(tmp_pat
     out = capsys.readouterr().out
     maps = [line.partition("│")[2] for line in out.splitlines() if "│" in line]
     (cells,) = {len(row) for row in maps}
-    each = int(re.search(r"columns of\s+about (\d+)", out)[1])
+    each = int(re.search(r"covers\s+about\s+(\d+)", out)[1])
     assert each == -(-250 // cells)
     kinds = [{"finite" if step < 7 else "not" for step in range(250) if step * cells // 250 == c} for c in range(cells)]
     sign = {frozenset({"finite"}): "▁", frozenset({"not"}): "✗", frozenset({"finite", "not"}): "&"}

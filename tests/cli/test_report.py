@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from neuraldbg.cli import main
@@ -52,3 +56,11 @@ def test_a_place_that_cannot_be_written(folder, tmp_path):
     (tmp_path / "a.md").mkdir()
     with pytest.raises(ConfigError, match="cannot write"):
         Run.load(folder).report(tmp_path / "a.md")
+
+
+def test_standard_output_gets_the_bytes_of_a_file_whatever_its_encoding(folder, tmp_path):
+    Run.load(folder).report(tmp_path / "a.md")
+    command = (sys.executable, "-m", "neuraldbg", "report", str(folder), "--format", "md", "-o", "-")
+    done = subprocess.run(command, env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True, check=True)
+    assert done.stdout == (tmp_path / "a.md").read_bytes()
+    assert not done.stdout.isascii()

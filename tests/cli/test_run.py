@@ -26,7 +26,7 @@ def test_diagnosis_goes_to_standard_error_and_the_output_stays_the_scripts(place
     assert "Saved in out/here" in done.err
     told = json.loads((place.path / "out/here/told.json").read_text())
     assert told["argv"] == ["train.py", "--lr", "1"]
-    assert told["outcome"] == {"kind": "completed", "message": "", "where": ""}
+    assert told["outcome"] == {"kind": "completed", "message": "", "where": "", "text": ""}
 
 
 def test_traceback_comes_before_the_diagnosis_and_names_the_users_line(place: Place) -> None:
@@ -44,7 +44,16 @@ def test_default_folder(place: Place) -> None:
     done = place.tool("sub/train.py")
     (folder,) = (place.path / "neuraldbg-runs").iterdir()
     assert folder.name.startswith("train-20")
-    assert f"Saved in neuraldbg-runs/{folder.name}\n" in done.err
+    assert f"Saved in neuraldbg-runs/{folder.name}" in done.err
+
+
+@pytest.mark.parametrize("out", ["notes.txt", "notes.txt/run"])
+def test_a_file_in_place_of_the_folder_is_told_before_the_training(place: Place, out: str) -> None:
+    place.write("notes.txt", "mine")
+    place.write("train.py", "print('trained for hours')")
+    done = place.tool("-o", out, "train.py")
+    assert (done.status, done.out) == (2, "")
+    assert done.err == f"neuraldbg: --out {out}: {place.path / 'notes.txt'} is a file; name a folder for the run\n"
 
 
 def test_free_folder_is_unique(tmp_path: Path) -> None:
@@ -96,8 +105,7 @@ def test_json_that_cannot_be_written_is_said_before_the_run(place: Place) -> Non
 
 def test_unwritable_folder_is_a_warning(place: Place) -> None:
     place.write("t.py", "print('on')")
-    place.write("taken", "a file")
-    done = place.tool("-o", "taken/run", "t.py")
+    done = place.tool("-o", "x" * 300, "t.py")
     assert (done.status, done.out) == (0, "on\n")
     assert "neuraldbg: the run was not saved: " in done.err
     assert "HEALTHY" in done.err
@@ -160,3 +168,27 @@ def test_wrong_use(place: Place, args: list[str], message: str) -> None:
     assert (done.status, done.out) == (2, "")
     assert message in done.err
     assert "Traceback" not in done.err
+
+
+def test_a_program_without_torch_is_told_in_one_line_and_loads_nothing_more(place: Place) -> None:
+    listed = "import atexit, sys\natexit.register(lambda: print([n for n in ('torch', 'numpy') if n in sys.modules]))\n"
+    place.write("tidy.py", listed)
+    said = (
+        "neuraldbg: tidy.py ended without importing torch: nothing was watched, and nothing is saved. "
+        "If it trains in another process, put `neuraldbg run` before that one's script.\n"
+    )
+    done = place.python("-m", "neuraldbg", "run", "--fail-on", "suspect", "tidy.py")
+    assert (done.status, done.out, done.err) == (0, "[]\n", said)
+    assert not (place.path / "neuraldbg-runs").exists()
+    done = place.python("-m", "neuraldbg", "run", "-q", "--json", "told.json", "tidy.py")
+    assert (done.status, done.err) == (0, "")
+    told = json.loads((place.path / "told.json").read_text())
+    assert told["verdict"] == "inconclusive"
+    assert told["summary"].startswith("tidy.py ended without importing torch")
+
+
+def test_an_error_before_torch_is_the_programs_own(place: Place) -> None:
+    place.write("wrong.py", "import sys\nsys.exit(7)\n")
+    done = place.python("-m", "neuraldbg", "run", "--fail-on", "suspect", "wrong.py")
+    assert done.status == 7
+    assert done.err.startswith("neuraldbg: wrong.py ended without importing torch")

@@ -80,6 +80,7 @@ class Plan:
     before: Callable[[nn.Module, int], Any] = lambda model, step: None
     """Is called at the beginning of each step."""
     settings: Any = None
+    profile: bool | None = None
 
 
 def train(plan: Plan, out: Any = None) -> RunRecord:
@@ -97,7 +98,7 @@ def train(plan: Plan, out: Any = None) -> RunRecord:
     schedule = torch.optim.lr_scheduler.MultiStepLR(opt, ends, gamma=0.1)
     order = torch.Generator().manual_seed(plan.order)
     torch.manual_seed(plan.dice)
-    with NeuralDbg(model, overhead=plan.overhead, out=out, settings=plan.settings) as dbg:
+    with NeuralDbg(model, overhead=plan.overhead, out=out, settings=plan.settings, profile=plan.profile) as dbg:
         for step in range(plan.steps):
             plan.before(model, step)
             at = torch.randperm(len(x), generator=order)[: plan.batch]

@@ -51,7 +51,8 @@ def text(comparison, width=100, **console):
 def test_the_command_says_where_two_runs_part(runs, capsys):
     assert main(["compare", str(runs / "base"), str(runs / "slow")]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("! DIVERGED  base against slow\nThe runs are identical for 7 steps; at step 7 the update of")
+    assert out.startswith("! DIVERGED  base against slow\nChanged: learning rate 0.1 -> 0.01 from step 7, ")
+    assert "The runs are identical for 7 steps; at step 7 the update of" in " ".join(out.split())
     assert "learning rate" in out
     assert "0.1 -> 0.01 (from step 7)" in out
 
@@ -70,6 +71,45 @@ def test_exit_statuses(runs, capsys, tmp_path):
         assert main(["compare", *wrong]) == 2
         assert capsys.readouterr().err.startswith("neuraldbg: ")
     assert main(["compare", base, slow, "-o", str(tmp_path / "a.gif")]) == 2
+
+
+def test_what_cannot_be_written_is_one_status_whatever_it_is(runs, tmp_path, capsys):
+    base, slow = str(runs / "base"), str(runs / "slow")
+    for arguments in (
+        ["compare", base, slow, "--json", str(tmp_path / "no" / "x.json")],
+        ["compare", base, slow, "--json", str(tmp_path)],
+        ["compare", base, slow, "--json", "/dev/full"],
+        ["compare", base, slow, "-o", str(tmp_path / "no" / "x.png")],
+        ["explain", base, "--json", str(tmp_path / "no" / "x.json")],
+        ["explain", base, "--json", "/dev/full"],
+    ):
+        assert main(arguments) == 2
+        said = capsys.readouterr()
+        assert said.err.startswith("neuraldbg: ")
+        assert said.err.count("\n") == 1
+        assert "/dev/full" in arguments or said.out == ""  # nothing is computed in vain
+
+
+def test_a_run_and_itself_are_named_as_one(runs, capsys):
+    base = runs / "base"
+    for again in (str(base), f"{base}/", str(base / "rank0.ndbg")):
+        assert main(["compare", str(base), again]) == 0
+        assert capsys.readouterr().out.startswith("✓ IDENTICAL  base against base (again)\n")
+
+
+def test_what_is_no_run_is_said_to_be_none(runs, capsys, tmp_path):
+    (tmp_path / "notes.txt").write_text("hello", encoding="utf-8")
+    (tmp_path / "x.ndbg").write_text("junk", encoding="utf-8")
+    (tmp_path / "x.json").write_text("{}", encoding="utf-8")
+    for wrong, words in (
+        (tmp_path / "nowhere", "no such file or folder"),
+        (tmp_path / "notes.txt", "is no NeuralDBG run file"),
+        (tmp_path / "x.ndbg", "is no NeuralDBG run file"),
+        (tmp_path / "x.json", "is not an exported run"),
+        (runs, "holds 3 runs: name one of them"),
+    ):
+        assert main(["compare", str(runs / "base"), str(wrong)]) == 2
+        assert words in capsys.readouterr().err
 
 
 def test_two_ranks_of_one_run(runs, tmp_path, capsys):
@@ -119,8 +159,8 @@ def test_the_whole_text(slow):
     said = text(slow)
     order = [
         "DIVERGED",
-        "What was set differently",
-        "What differs, and from which step on",
+        "Different settings",
+        "Differences, with their first step",
         "Loss",
         "tolerance 1.3e-06",
     ]

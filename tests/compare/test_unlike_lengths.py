@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,9 @@ from tests.record.known_steps import layout, step
 from torch import nn
 from torch.nn import functional as F
 
-from neuraldbg import NeuralDbg
+from neuraldbg import NeuralDbg, Run
+from neuraldbg.cli import main
+from neuraldbg.cli.command import OK, VERDICT
 from neuraldbg.compare import compare
 from neuraldbg.config import RecordSettings
 from neuraldbg.nouns import STATS, History, RunInfo, RunRecord, column
@@ -77,7 +80,7 @@ def test_thinned_rows_of_which_some_steps_were_not_read_are_left_out(tmp_path):
     single = [set(run.history.steps[(run.history.width == 1) & run.history.read].tolist()) for run in (one, other)]
     assert found.compared.read == len(single[0] & single[1]) < 500
     assert found.verdict == "identical"  # as far as it was read: the row of step 500 is no single step
-    assert any("layers were not read at every step" in note for note in found.notes)
+    assert any("layers are not read at every step" in note for note in found.notes)
 
 
 def test_layers_that_were_not_looked_at_are_no_difference():
@@ -207,3 +210,29 @@ def test_five_hundred_sites_over_a_hundred_thousand_steps_take_seconds():
     took = time.process_time() - begin
     assert (found.first.step, found.first.last, found.first.site) == (99_000, 99_024, "fc499.weight")
     assert took < 10
+
+
+def test_runs_of_which_one_failed_are_not_said_to_be_alike(tmp_path, capsys):
+    def train(out, fails):
+        torch.manual_seed(0)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        x = torch.randn(8, 4)
+        with suppress(RuntimeError), NeuralDbg(model, out=out):
+            for step in range(12):
+                optimizer.zero_grad()
+                model(x).square().mean().backward()
+                optimizer.step()
+                if fails and step == 7:
+                    raise RuntimeError("out of luck")
+
+    train(tmp_path / "whole", fails=False)
+    train(tmp_path / "failed", fails=True)
+    found = Run.load(tmp_path / "failed").compare(Run.load(tmp_path / "whole"))
+    assert (found.verdict, found.one_failed) == ("identical", True)
+    assert "ended with RuntimeError: out of luck after 8 steps" in found.summary
+    assert "completed after 12 steps" in found.summary
+    runs = [str(tmp_path / "failed"), str(tmp_path / "whole")]
+    assert main(["compare", *runs, "--fail-on", "divergence"]) == VERDICT
+    assert "! IDENTICAL UNTIL ONE FAILED" in capsys.readouterr().out
+    assert main(["compare", runs[1], runs[1], "--fail-on", "divergence"]) == OK

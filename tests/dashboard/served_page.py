@@ -16,6 +16,7 @@ from neuraldbg.compare import compare
 from neuraldbg.dashboard.feed import Entry, Moment
 from neuraldbg.dashboard.guard import policy
 from neuraldbg.dashboard.page.app import make_app
+from neuraldbg.dashboard.run_entry import Judged, entry_of
 from neuraldbg.dashboard.settings import DashboardSettings
 from neuraldbg.explain import diagnose
 from neuraldbg.nouns import History, Outcome, RunRecord
@@ -87,9 +88,17 @@ class MemoryFeed:
         diagnosis = diagnose(run) if judge or before is None else before.diagnosis
         judged = run.steps if judge or before is None else before.judged
         self._moments[key] = Moment(run, diagnosis, before.version + 1 if before else 1, judged)
-        known = {"label": label or key, "steps": run.steps, "state": run.info.outcome.kind}
-        known |= {"verdict": diagnosis.verdict, "started": run.info.started, "script": run.info.script}
-        self._entries[key] = Entry(key, **{**known, **entry})
+        known = entry_of(Entry(key, label or key, 0, ""), run, Judged.of(diagnosis))
+        self._entries[key] = dataclasses.replace(known, **entry)
+
+    def enter(self, entry: Entry) -> None:
+        """List an entry as it is, with the record of any other run."""
+        self._moments[entry.key] = next(iter(self._moments.values()))
+        self._entries[entry.key] = entry
+
+    def remove(self, key: str) -> None:
+        """Take a run away, as if its folder were deleted."""
+        del self._entries[key], self._moments[key]
 
     def runs(self) -> tuple[Entry, ...]:
         return tuple(self._entries.values())

@@ -9,8 +9,10 @@ import sqlite3
 import threading
 import time
 
+import numpy as np
 import pytest
 from tests.dashboard.saved_runs import record
+from tests.dashboard.served_page import trained
 from tests.record.known_steps import INFO, event, layout, step
 
 from neuraldbg.compare import compare
@@ -19,11 +21,12 @@ from neuraldbg.dashboard import run_feed as module
 from neuraldbg.dashboard import run_pairs
 from neuraldbg.dashboard.page import layout as shell
 from neuraldbg.dashboard.page.request import Desk, draw
+from neuraldbg.dashboard.run_entry import shortened
 from neuraldbg.dashboard.run_feed import UNREAD, RunFeed
 from neuraldbg.dashboard.settings import DashboardSettings
 from neuraldbg.errors import RunNotFound
 from neuraldbg.explain import diagnose
-from neuraldbg.nouns import Outcome, RunInfo
+from neuraldbg.nouns import Outcome, RunInfo, Series
 from neuraldbg.record import Recorder, follow, read_run
 from neuraldbg.record.follow import Follower
 
@@ -103,9 +106,16 @@ def test_a_run_that_is_about_to_begin(tmp_path, opened):
     assert soon(lambda: feed.moment("run").judged == 20)
     with pytest.raises(RunNotFound, match="no such file or folder"):
         RunFeed(tmp_path / "nowhere")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(RunNotFound, match="there is no run in"):
-        RunFeed(tmp_path / "empty")
+
+
+def test_an_empty_folder_waits_for_its_first_run(tmp_path, opened):
+    feed = opened(tmp_path)
+    feed.start()
+    assert feed.runs() == ()
+    assert Desk(feed, DashboardSettings()).look("?tab=runs", "light") is None
+    record(tmp_path / "first", 20)
+    assert soon(lambda: [entry.key for entry in feed.runs()] == ["first"])
+    assert soon(lambda: feed.moment("first").judged == 20)
 
 
 def test_runs_of_a_folder_newest_first_with_their_ranks(tmp_path, opened, monkeypatch):
@@ -212,11 +222,11 @@ def test_a_link_put_in_the_place_of_a_run_is_not_followed(tmp_path, opened):
     assert feed.moment("a").record.steps == 50
 
 
-@pytest.mark.parametrize("reads", ["poll", "glance"])
+@pytest.mark.parametrize("reads", ["poll", "scalars"])
 def test_a_link_put_there_between_the_look_and_the_reading_is_not_shown(tmp_path, opened, monkeypatch, reads):
     secret = record(tmp_path / "outside", 40)
     file = record(tmp_path / "runs" / "a") / "rank0.ndbg"
-    place = (module.Follower, "poll") if reads == "poll" else (module, "glance")
+    place = (module.Follower, "poll") if reads == "poll" else (module, "read_scalars")
     read = getattr(*place)
 
     def swapped(what):
@@ -225,7 +235,7 @@ def test_a_link_put_there_between_the_look_and_the_reading_is_not_shown(tmp_path
             file.symlink_to(secret / "rank0.ndbg")
         return read(what)
 
-    if reads == "glance":  # the first of them is while the feed is made
+    if reads == "scalars":  # the first of them is while the feed is made
         monkeypatch.setattr(*place, swapped)
     feed = opened(tmp_path / "runs")
     monkeypatch.setattr(*place, swapped)
@@ -283,7 +293,7 @@ def test_what_cannot_be_read_is_a_state(tmp_path, opened):
     assert soon(lambda: {entry.key: entry for entry in feed.runs()}["bad"].problem)
     (tmp_path / "good" / "rank0.ndbg").unlink()
     feed.moment("good")
-    assert soon(lambda: "not there any more" in {entry.key: entry for entry in feed.runs()}["good"].problem)
+    assert soon(lambda: "was deleted" in {entry.key: entry for entry in feed.runs()}["good"].problem)
 
 
 def rewritten(folder, **change):
@@ -330,14 +340,14 @@ def test_an_error_of_our_own_is_of_one_run_and_passes(tmp_path, opened, monkeypa
         record(tmp_path / name)
     broken = threading.Event()
     broken.set()
-    glance, poll = module.glance, Follower.poll
+    read, poll = module.read_scalars, Follower.poll
 
     def failing(ask, file):
         if broken.is_set() and file.parent.name == "bad":
             raise ZeroDivisionError("of our own")
         return ask()
 
-    monkeypatch.setattr(module, "glance", lambda file: failing(lambda: glance(file), file))
+    monkeypatch.setattr(module, "read_scalars", lambda file: failing(lambda: read(file), file))
     monkeypatch.setattr(Follower, "poll", lambda self: failing(lambda: poll(self), self.file))
 
     def entry(key):
@@ -385,6 +395,61 @@ def test_a_run_without_an_end_that_nobody_writes_was_killed(tmp_path, opened, mo
     recorder.close()
     assert states["dead"] == "killed"
     assert states["live"] == INFO.outcome.kind
+
+
+def test_a_run_of_the_list_says_cause_final_loss_and_duration_without_being_followed(tmp_path, opened):
+    doomed = trained(tmp_path / "doomed", lr=100.0)
+    trained(tmp_path / "nan", lr=float("nan"))
+    first = doomed.diagnose().hypotheses[0]
+    entries = {entry.key: entry for entry in opened(tmp_path).runs()}
+    entry = entries["doomed"]
+    assert (entry.cause, entry.confidence) == (first.cause, pytest.approx(first.confidence))
+    losses = doomed.scalar("loss").values
+    assert entry.losses == (pytest.approx(np.median(losses[-len(losses) // 10 :])),)
+    assert entry.duration_s == doomed.history.time[-1] > 0
+    ((name, curve),) = entry.curves
+    assert (name, curve.steps.tolist()) == ("loss", list(range(40)))
+    np.testing.assert_array_equal(curve.values, losses)
+    assert np.isnan(entries["nan"].losses[0]), "it ended there"
+    assert entries["nan"].verdict == "failing"
+
+
+def test_a_killed_run_is_judged_once_without_being_opened(tmp_path, opened, monkeypatch):
+    monkeypatch.setattr(follow, "SILENT_S", 0.05)
+    record(tmp_path / "open", started=2.0)
+    record(tmp_path / "dead", outcome="running")
+    read = []
+    monkeypatch.setattr(module, "read_file", lambda file: read.append(file) or read_run(file))
+    feed = opened(tmp_path)
+    feed.start()
+    dead = soon(lambda: (e := next(e for e in feed.runs() if e.key == "dead")).verdict and e)
+    said = diagnose(read_run(tmp_path / "dead"))
+    assert (dead.state, dead.verdict) == ("killed", said.verdict)
+    assert dead.cause == (said.hypotheses[0].cause if said.hypotheses else "")
+    time.sleep(0.2)
+    assert len(read) == 1
+
+
+def test_what_a_strangers_diagnosis_says_is_checked(tmp_path, opened):
+    record(tmp_path / "run")
+    for said in ([], {"verdict": []}, {"verdict": "failing", "hypotheses": 5}, {"verdict": "failing", "hypotheses": []},
+                 {"verdict": "failing", "hypotheses": [{"cause": 5, "confidence": 1}]},
+                 {"verdict": "failing", "hypotheses": [{"cause": "x", "confidence": 1e9}]}):  # fmt: skip
+        (tmp_path / "run" / "diagnosis.json").write_text(json.dumps(said))
+        (entry,) = opened(tmp_path).runs()
+        assert entry.verdict == ("failing" if isinstance(said, dict) and said["verdict"] else "")
+        assert (entry.cause, entry.confidence) == ("", 0.0)
+
+
+def test_a_long_curve_is_shortened_to_means_of_what_is_finite():
+    series = Series(np.arange(10) * 2, np.array([1, 3, np.nan, 5, np.inf, np.nan, 7, 9, 2, 4.0]), np.full(10, 2))
+    short = shortened(series, 5)
+    assert short.steps.tolist() == [0, 4, 8, 12, 16]
+    assert short.width.tolist() == [4] * 5
+    np.testing.assert_array_equal(short.values, [2, 5, np.nan, 8, 3])
+    assert shortened(series, 10) is series
+    weighted = shortened(Series(np.array([0, 1]), np.array([1.0, 4.0]), np.array([1, 3])), 1)
+    assert weighted.values.tolist() == [13 / 4]
 
 
 def test_judging_rests_longer_than_it_works(tmp_path, opened, monkeypatch):

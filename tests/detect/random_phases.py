@@ -199,8 +199,8 @@ def _share(of: float) -> Callable[[np.random.Generator], float]:
 
 PHASES: tuple[Callable[..., list[Step]], ...] = (
     *(_put(kind, nonfinite=_of(0, 1, 7)) for kind in ("input", "activation", "output_grad", "param_grad", "param")),
-    _put("activation", dead=_share(UNITS)),
-    _put("activation", zeros=_of(ELEMENTS, ELEMENTS - 1)),
+    _put("activation", dead=_share(UNITS), dead_rows=lambda _: 320.0, dead_since=lambda _: 3.0),
+    _put("activation", zeros=_of(ELEMENTS, ELEMENTS - 1), units=lambda _: 0.0),
     _put("activation", saturated=_share(ELEMENTS)),
     _put("update", rms=_of(0.0, 0.0, 1e-4)),
     _put("update", rms=_of(1e-11, 1e-10)),

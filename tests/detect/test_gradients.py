@@ -11,6 +11,7 @@ from tests.detect.step_stream import ELEMENTS, Stream, chain, decay, feed
 from neuraldbg.detect.exploding_gradients import ExplodingGradients
 from neuraldbg.detect.gradient_spike import GradientSpike
 from neuraldbg.detect.vanishing_gradients import VanishingGradients
+from neuraldbg.detect.weight_scale import WeightScale
 
 DEPTH = 6
 LAYOUT = chain(DEPTH)
@@ -73,6 +74,35 @@ def test_all_zero_gradients_are_absolute():
     assert all(e.details["how"] == "absolute" and e.details["zero"] and e.first_step == 0 for e in events)
 
 
+def test_a_matrix_whose_gradient_vanished_is_named_if_its_bias_still_learns():
+    """The biases of all layers learn until step 30, that of the last one to the end."""
+    stream = Stream(LAYOUT)
+
+    def edit(s, table, t):
+        s.put(table, [r for r in LAYOUT.rows("param_grad") if LAYOUT.sites[r].name == "weight"], rms=0.0)
+        biases = [r for r in LAYOUT.rows("param_grad") if LAYOUT.sites[r].name == "bias"]
+        s.put(table, biases[:-1] if t >= 30 else [], rms=0.0)
+
+    steps = [stream.step(2.3, edit=lambda s, table, t=t: edit(s, table, t)) for t in range(60)]
+    found = {e.layer: e for e in feed(VanishingGradients(), LAYOUT, steps)}
+    assert {layer: e.place for layer, e in found.items()} == {layer: f"{layer}.weight" for layer in found}
+    assert len(found) == DEPTH
+    later = Stream(LAYOUT)
+    rows = LAYOUT.rows("param_grad")
+    steps = [later.step(2.3, edit=lambda s, table: s.put(table, rows, rms=0.0)) for _ in range(60)]
+    assert {e.place for e in feed(VanishingGradients(), LAYOUT, steps)} == set(found)
+
+
+def test_a_sample_of_zeros_is_no_gradient_of_zero():
+    """A batch has few rows of a lookup table, and a sample of its gradient may miss them all."""
+    layout = chain(3, kind="Embedding")
+    for count, events in ((ELEMENTS, 1), (ELEMENTS // 4, 0)):
+        stream, rows = Stream(layout), layout.rows("param_grad", "fc0")
+        edit = lambda s, table, c=count, r=rows: s.put(table, r, rms=0.0, count=c)  # noqa: E731
+        found = feed(VanishingGradients(), layout, [stream.step(2.3, edit=edit) for _ in range(60)])
+        assert len(found) == events
+
+
 def test_zero_initialised_branches_open_and_are_healthy():
     events = run(VanishingGradients(), lambda t: [0.0 if t == 0 else 1e-9 * 2.0**t, *np.full(DEPTH - 1, 1e-2)], 20)
     assert events == []
@@ -109,14 +139,81 @@ def test_explosion_that_ends_in_nan_is_told_at_once():
 
 def test_geometric_growth_toward_the_input_is_relative():
     profile = 1e-2 * 10.0 ** (1.4 * np.arange(DEPTH)[::-1])
-    events = run(ExplodingGradients(), lambda _: profile, 10)
+    by_size, *events = run(ExplodingGradients(), lambda _: profile, 10)
+    assert (by_size.layer, by_size.details["how"]) == ("fc0", "size")  # the first layer is judged by its size alone
     assert {e.details["how"] for e in events} == {"relative"}
     assert [e.layer for e in events] == ["fc1", "fc2"]
     assert events[0].details["ratio"] == pytest.approx(10**5.6, rel=0.5)
 
 
 def test_large_but_steady_gradients_are_healthy():
-    assert run(ExplodingGradients(), lambda _: np.full(DEPTH, 1e5), loss=lambda t: 1e6 * 0.99**t) == []
+    assert run(ExplodingGradients(), lambda _: np.full(DEPTH, 1e3), loss=lambda t: 1e6 * 0.99**t) == []
+
+
+def test_gradients_beyond_a_million_are_told_without_being_a_symptom():
+    events = run(ExplodingGradients(), lambda _: np.full(DEPTH, 1e5), loss=lambda t: 1e6 * 0.99**t)
+    assert [(e.layer, e.first_step, e.last_step) for e in events] == [(f"fc{i}", 0, 59) for i in range(DEPTH)]
+    assert all(e.details["norm"] > 1e6 and e.details["how"] == "size" for e in events)
+    assert all(e.confidence < 0.5 for e in events)
+
+
+def test_a_gradient_that_grows_out_of_proportion_is_not_told_twice():
+    events = run(ExplodingGradients(), lambda t: np.full(DEPTH, 1e-3 if t < 30 else 1e5))
+    assert [(e.first_step, e.last_step, e.details["how"]) for e in events] == [(30, 59, "history")] * DEPTH
+
+
+def test_a_layer_whose_gradient_is_exactly_zero_has_vanished():
+    """Also the last one, with none nearer to the loss, and though the loss falls."""
+    profile = np.where(np.arange(DEPTH) == DEPTH - 1, 0.0, 1e-3)
+    (event,) = run(VanishingGradients(), lambda _: profile, 56, loss=lambda t: 2.0 * 0.98**t)
+    assert (event.layer, event.first_step, event.last_step) == (f"fc{DEPTH - 1}", 0, 55)
+    assert (event.details["how"], event.details["rms"]) == ("zero", 0.0)
+    assert event.confidence < 0.5
+    assert run(VanishingGradients(), lambda _: profile, 19, loss=lambda t: 2.0 * 0.98**t) == []
+
+
+@pytest.mark.parametrize(
+    ("fed", "loss", "sure"),
+    [
+        (lambda t: False, lambda t: 2.0 * 0.999**t, True),
+        (lambda t: t < 5, lambda t: 2.0 * 0.999**t, False),
+        (lambda t: False, lambda t: 2.0 * 0.97**t, False),
+    ],
+    ids=["never", "at_first", "while_the_loss_falls"],
+)
+def test_a_layer_that_no_gradient_ever_reached_is_a_symptom_while_nothing_is_learnt(fed, loss, sure):
+    last = np.arange(DEPTH) == DEPTH - 1
+    (event,) = run(VanishingGradients(), lambda t: np.where(last & (not fed(t)), 0.0, 1e-3), 80, loss=loss)
+    assert event.layer == f"fc{DEPTH - 1}"
+    assert event.sure is sure
+    assert event.details["always"] is not fed(0)
+
+
+def test_gradients_of_zero_where_nothing_is_left_to_learn_are_right():
+    assert (
+        run(VanishingGradients(), lambda t: np.full(DEPTH, 1e-3 if t < 90 else 0.0), 160, loss=lambda t: 9.0**-t) == []
+    )
+
+
+def test_weights_that_are_large_or_have_grown_far():
+    stream = Stream(LAYOUT)
+    weight, bias = (stream.row("param", "fc1", name) for name in ("weight", "bias"))
+
+    def edit(at):
+        def change(s, table):
+            s.put(table, weight, rms=1e5)
+            s.put(table, bias, rms=0.05 if at < 30 else 20.0)
+
+        return change
+
+    events = feed(WeightScale(), LAYOUT, [stream.step(1.0, edit=edit(at)) for at in range(40)])
+    told = {e.site: (e.kind, e.first_step, e.last_step, e.details["how"]) for e in events}
+    assert told == {
+        "param/fc1.weight": ("large_weights", 0, 39, "size"),
+        "param/fc1.bias": ("large_weights", 30, 39, "growth"),
+    }
+    assert next(e for e in events if "weight" in e.site).details["norm"] == pytest.approx(1e5 * np.sqrt(ELEMENTS))
+    assert not feed(WeightScale(), LAYOUT, [Stream(LAYOUT).step(1.0) for _ in range(40)])
 
 
 def test_going_back_to_the_gradients_of_the_start_is_no_explosion():

@@ -88,18 +88,19 @@ def test_an_event_that_lasts_over_gaps_ends_at_the_last_step_read(every):
 
 def test_units_that_die_are_told_by_the_steps_read():
     def dead(t):
-        return (lambda s, table: s.put(table, s.row("activation", "act1"), dead=64.0)) if t >= 40 else None
+        put = lambda s, table: s.put(table, s.row("activation", "act1"), dead=64.0, dead_since=21)  # noqa: E731
+        return put if t >= 40 else None
 
     found = [e for e in watched(bursts(healthy(200, dead), 30, 16)) if e.kind == "dead_units"]
-    assert [(e.layer, e.first_step, e.last_step) for e in found] == [("act1", 46, 193)]
+    assert [(e.layer, e.first_step, e.last_step) for e in found] == [("act1", 21, 193)]
 
 
-def test_a_window_of_steps_is_one_of_steps_read():
+def test_steps_in_a_row_are_steps_read():
     steps = bursts(healthy(100, lambda _: lambda s, table: s.put(table, s.row("activation", "act1"), dead=64.0)))
     watch = Watch()
     begins = next(s.index for s in steps if any(e.kind == "dead_units" for e in watch.observe(s, LAYOUT)))
     seen = sum(not s.light for s in steps if s.index <= begins)
-    assert seen == DeadUnits().thresholds.window + DeadUnits().thresholds.steps - 1
+    assert seen == DeadUnits().thresholds.steps
 
 
 def test_bad_in_one_burst_alone_is_not_bad_for_long():

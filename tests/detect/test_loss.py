@@ -93,6 +93,21 @@ def test_far_above_start_from_step_one_diverges_at_step_one():
     assert spike.first_step == 1
 
 
+def test_a_divergence_with_a_lull_begins_where_the_loss_first_broke():
+    broken = [5254.0, 3044.0, 2.2, 2335.0, 4223.0, 3059.0, 773.0]
+    values = [*(2.0 + 0.1 * rng(0).standard_normal(90)), *broken, *np.full(30, 2.0)]
+    (event,) = feed(LossDivergence(), LAYOUT, losses(values))
+    assert (event.first_step, event.last_step) == (90, 96)
+
+
+@pytest.mark.parametrize(("far", "lull"), [(1, 1), (1, 5), (2, 2), (2, 20)])
+def test_a_divergence_after_a_spike_or_a_long_lull_begins_after_it(far, lull):
+    broken = [3044.0, 2335.0, 4223.0]
+    values = [*(2.0 + 0.1 * rng(0).standard_normal(90)), *np.full(far, 5000.0), *np.full(lull, 2.0), *broken]
+    (event,) = feed(LossDivergence(), LAYOUT, losses(values))
+    assert event.first_step == 90 + far + lull
+
+
 def test_divergence_into_nan_is_told_at_once():
     (event,) = feed(LossDivergence(), LAYOUT, losses([2.3, 2.2, 1e6, math.nan, math.nan]))
     assert (event.first_step, event.last_step) == (2, 4)
@@ -151,6 +166,19 @@ def test_converged_plateau_is_after_learning_and_unsure():
     assert all(e.details["after_learning"] and e.confidence <= 0.2 for e in events)
 
 
+def test_a_loss_that_jumps_after_learning_rests_on_no_plateau():
+    """A Q-network's loss goes up and down by factors of ten as its own targets change, without a trend."""
+    drift = np.zeros(600)
+    for i, kick in enumerate(rng(0).standard_normal(599)):
+        drift[i + 1] = 0.95 * drift[i] + 0.4 * kick
+    values = 1e-3 * np.exp(drift + 0.5 * rng(1).standard_normal(600))
+    values[:16] = 7e-3
+    assert feed(LossPlateau(), LAYOUT, losses(values)) == []
+    steady = 1e-3 * np.exp(0.5 * rng(1).standard_normal(600))  # as noisy, but from step to step
+    steady[:16] = 7e-3
+    assert feed(LossPlateau(), LAYOUT, losses(steady))
+
+
 def test_plateau_ends_when_learning_begins():
     values = np.concatenate([np.full(300, 2.3), decay(400, tau=100)]) + 0.02 * rng(0).standard_normal(700)
     first = feed(LossPlateau(), LAYOUT, losses(values))[0]
@@ -176,3 +204,15 @@ def test_million_step_state_stays_small():
     kept = detector._streams[0]
     assert len(kept.means) <= 64
     assert kept.size * len(kept.means) + kept.inside == 20_000
+
+
+def test_the_start_of_a_loss_is_its_first_one():
+    values = [2.3, 14.0, 62.5, *np.full(40, 8e7)]
+    (spike,) = feed(LossSpike(), LAYOUT, losses(values))
+    assert (spike.details["start"], spike.details["start_step"]) == (2.3, 0)
+    assert values[spike.details["at_step"]] == spike.details["loss"]
+    (rise,) = feed(LossDivergence(), LAYOUT, losses(values))
+    assert (rise.details["start"], rise.details["start_step"]) == (2.3, 0)
+    assert rise.details["factor_of_start"] == pytest.approx(rise.details["level"] / 2.3)
+    (flat,) = feed(LossPlateau(), LAYOUT, losses([5.0, *np.full(300, 2.3)]))
+    assert (flat.details["start"], flat.details["start_step"]) == (5.0, 0)

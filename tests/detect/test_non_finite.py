@@ -52,6 +52,13 @@ def test_forward_origin_is_the_first_layer_in_data_flow_and_comes_once():
     assert event.confidence == 1.0
 
 
+def test_the_step_of_the_numbers_is_that_at_which_they_were_measured():
+    (row,) = rows("activation", "fc2")
+    for event in feed(NonFinite(), LAYOUT, broken(row, *LAYOUT.rows("param_grad"), n=60)):
+        assert event.last_step == 59
+        assert event.details["at_step"] == event.first_step == 5
+
+
 def test_data_flow_beats_the_order_of_registration():
     layers = tuple(Layer(p, "Linear", "Net", leaf=True) for p in ("late", "early"))
     sites = tuple(Site("activation", p) for p in ("late", "early"))

@@ -33,22 +33,27 @@ def test_healthy_run_is_silent(detector):
 def test_sparse_relu_is_healthy_and_dead_units_are_told():
     def edit(s, table, t):
         s.put(table, s.row("activation", "act0"), dead=0.45 * UNITS, zeros=0.9 * ELEMENTS)
-        s.put(table, s.row("activation", "act1"), dead=48.0 if t >= 30 else 0.0)
+        if t >= 30:  # 20 readings after they fired last, at step 9
+            s.put(table, s.row("activation", "act1"), dead=48.0, dead_rows=1280 + 64 * (t - 30), dead_since=10)
         s.put(table, s.row("activation", "fc3"), dead=float(UNITS))  # the head is no rectifier
 
     (event,) = run(DeadUnits(), edit)
-    assert (event.layer, event.first_step, event.last_step) == ("act1", 30, 59)
+    assert (event.layer, event.first_step, event.last_step) == ("act1", 10, 59)
     assert event.details["share"] == 0.75
     assert event.details["dead"] == 48.0
+    assert event.details["rows"] >= 1280 + 64 * 25
 
 
-def test_dead_units_wait_for_the_window_unless_all_is_zero():
-    early = run(
-        DeadUnits(), lambda s, table, t: s.put(table, s.row("activation", "act1"), dead=40.0 if t < 15 else 0.0)
-    )
-    assert early == []
-    (event,) = run(DeadUnits(), lambda s, table, t: s.put(table, s.row("activation", "act1"), zeros=ELEMENTS), n=10)
-    assert (event.first_step, event.details["all_zero"]) == (0, True)
+def test_a_layer_whose_units_are_not_known_yet_is_dead_only_if_all_of_it_is_zero():
+    unknown = lambda s, table, t: s.put(table, s.row("activation", "act1"), units=0.0)  # noqa: E731
+    assert run(DeadUnits(), unknown, n=10) == []
+
+    def zero(s, table, t):
+        s.put(table, s.row("activation", "act1"), units=0.0, zeros=ELEMENTS if t >= 4 else 0.0)
+
+    (event,) = run(DeadUnits(), zero, n=10)
+    assert (event.first_step, event.last_step) == (4, 9)
+    assert (event.details["all_zero"], event.details["share"], event.details["units"]) == (True, 1.0, None)
 
 
 def test_functional_relu_is_judged_before_it():
@@ -64,8 +69,12 @@ def test_functional_relu_is_judged_before_it():
 
 def test_dead_units_have_hysteresis():
     share = [0.6] * 30 + [0.45] * 10 + [0.55] * 10 + [0.1] * 10
-    (event,) = run(DeadUnits(), lambda s, table, t: s.put(table, s.row("activation", "act0"), dead=share[t] * UNITS))
-    assert (event.first_step, event.last_step) == (19, 49)  # the window of 20 is full at step 19
+
+    def edit(s, table, t):
+        s.put(table, s.row("activation", "act0"), dead=share[t] * UNITS, dead_since=t // 2)
+
+    (event,) = run(DeadUnits(), edit)
+    assert (event.first_step, event.last_step) == (0, 49)
 
 
 def test_saturation_is_judged_in_hidden_layers_only():
@@ -239,3 +248,35 @@ def test_scale_is_judged_in_the_first_steps_only():
     layout = chain(8)
     late = lambda s, table, t: scale(9.0 ** np.arange(8))(s, table, t) if t >= 10 else None  # noqa: E731
     assert run(ActivationScale(), late, layout=layout) == []
+
+
+def test_a_large_weight_is_unchanged_from_the_first_step_at_which_its_sample_was():
+    """A sample that does not change is read whole some steps later: the event waits for that."""
+
+    def edit(s, table, t, whole=34):
+        s.put(table, s.row("update", "fc1", "weight"), total=2.0 * ELEMENTS)
+        if t >= 7:
+            s.put(table, s.row("param_grad", "fc1", "weight"), rms=0.0)
+            seen = 2.0 * ELEMENTS if t >= whole else ELEMENTS
+            s.put(table, s.row("update", "fc1", "weight"), rms=0.0, count=seen)
+
+    (event,) = run(UnchangedParameters(), edit)
+    assert (event.site, event.first_step, event.last_step) == ("update/fc1.weight", 7, 59)
+    assert (event.details["exact"], event.details["zero_grad"]) == (True, True)
+    assert event.place == "fc1.weight"
+    assert run(UnchangedParameters(), lambda s, table, t: edit(s, table, t, whole=1000)) == []
+
+
+@pytest.mark.parametrize("detector", [Saturation, DeadUnits])
+def test_the_numbers_of_an_event_have_the_step_at_which_they_were_measured(detector):
+    share = lambda t: min(1.0, 0.6 + 0.005 * t)  # noqa: E731
+    layout = chain(4, activation="Tanh" if detector is Saturation else "ReLU")
+
+    def edit(s, table, t):
+        row = s.row("activation", "act1")
+        s.put(table, row, saturated=share(t) * ELEMENTS, dead=share(t) * UNITS, dead_rows=300 + t)
+
+    (event,) = run(detector(), edit, layout=layout)
+    at = event.details["at_step"]
+    assert event.first_step < at <= event.last_step
+    assert event.details["share"] == pytest.approx(share(at))

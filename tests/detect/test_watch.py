@@ -30,7 +30,7 @@ def test_detectors_are_sorted_documented_and_well_named():
 
 def test_every_threshold_names_its_source():
     for cls in DETECTORS:
-        for name, field in type(cls().thresholds).model_fields.items():
+        for name, field in type(cls().thresholds).fields.items():
             assert "ource" in (field.description or "") or "Neural Observer" in (field.description or ""), (
                 cls.name,
                 name,

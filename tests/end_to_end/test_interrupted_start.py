@@ -101,10 +101,10 @@ def test_ctrl_c_while_torch_is_imported(place: Place) -> None:
     bare, watched = place.python("train.py"), place.run("train.py")
     assert (watched.status, watched.out) == (bare.status, bare.out) == (-2, "interrupted in the import\n")
     assert "KeyboardInterrupt" in watched.err
-    assert watched.err.endswith("neuraldbg: the import of torch did not come to its end: nothing was recorded\n")
+    assert watched.err.endswith("neuraldbg: the import of torch did not finish: nothing was recorded\n")
 
 
-@pytest.mark.parametrize("where", ["neuraldbg.session", "neuraldbg.capture.loop.backward", "neuraldbg.explain"])
+@pytest.mark.parametrize("where", ["neuraldbg.session", "neuraldbg.capture.loop.backward", "neuraldbg.record.store"])
 def test_ctrl_c_while_we_are_imported(place: Place, where: str) -> None:
     """The program's import of torch is done by then, and must not fail: what is pressed comes right after it."""
     place.write("train.py", interrupt("torch", where) + TRAIN.format(before=""))
@@ -116,3 +116,12 @@ def test_ctrl_c_while_we_are_imported(place: Place, where: str) -> None:
     assert (ended.status, ended.out) == (-2, "interrupted after it torch\n")
     assert "Traceback" in ended.err
     assert ended.err.endswith("neuraldbg: watching was interrupted as it began: nothing was recorded\n")
+
+
+def test_ctrl_c_while_the_diagnosis_is_imported(place: Place) -> None:
+    """The program is over by then: its run is saved, and its ending stays its own."""
+    place.write("train.py", interrupt("torch", "neuraldbg.explain") + TRAIN.format(before=""))
+    watched = place.run("train.py", "on")
+    assert watched.status == 0, watched.err
+    assert watched.err.startswith("neuraldbg: the diagnosis was interrupted; `neuraldbg explain ")
+    assert (watched.run / "rank0.ndbg").exists()

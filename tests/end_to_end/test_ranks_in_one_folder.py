@@ -35,7 +35,7 @@ def test_two_ranks_share_a_folder_and_no_file(place: Place) -> None:
     assert names == {"rank0.ndbg", "rank1.ndbg", "diagnosis.json", "diagnosis-rank1.json"}
     for name in ("d.json", "d-rank1.json"):
         assert json.loads((place.path / name).read_text())["schema"] == "neuraldbg.diagnosis/1"
-    assert done.stderr.count("Saved in run\n") == 1
+    assert done.stderr.count("Saved in run \u00b7 ") == 1
     explained = place.tool("explain", "run")
     assert explained.status == 0
     assert "This is rank0.ndbg; the folder also holds rank1.ndbg." in explained.err
@@ -49,11 +49,10 @@ def test_two_ranks_share_a_folder_and_no_file(place: Place) -> None:
 
 def test_a_second_run_in_a_folder_says_what_it_is_called(place: Place) -> None:
     first = place.run(source=healthy(20))
-    assert "Saved in run\n" in first.err
+    assert "Saved in run \u00b7 " in first.err
     before = (place.path / "run" / "rank0.ndbg").read_bytes()
     second = place.run(source=healthy(25))
-    assert "Saved in run/rank0-2.ndbg: the folder already held a run, which was left as it is\n" in second.err
-    assert "See it with: neuraldbg report run/rank0-2.ndbg\n" in second.err
+    assert "Saved in run/rank0-2.ndbg: the folder already held a run, which was left as it is" in second.err
     assert (place.path / "run" / "rank0.ndbg").read_bytes() == before
     assert (place.path / "run" / "diagnosis-2.json").exists()
     explained = place.tool("explain", "run")

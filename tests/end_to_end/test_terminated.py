@@ -222,7 +222,7 @@ train(10)
 
 
 def test_the_second_time_it_is_at_once(place: Place) -> None:
-    slow = "import neuraldbg.session\nneuraldbg.session.diagnose = lambda run: time.sleep(60)\n"
+    slow = "import neuraldbg.explain\nneuraldbg.explain.diagnose = lambda run: time.sleep(60)\n"
     status, _, err, seconds = ended(place, slow + FOR_EVER, again=1.0)
     assert (status, err) == (-signal.SIGTERM, "")
     assert seconds < 10
@@ -263,9 +263,9 @@ def test_a_program_that_comes_to_no_instruction_is_not_waited_for(place: Place) 
 def test_in_the_last_diagnosis_it_is_waited_for(place: Place) -> None:
     """The program is over: whoever sends it then gets the run that he waited for, and a process that died of it."""
     slow = (
-        "import neuraldbg.session\n"
-        "real = neuraldbg.session.diagnose\n"
-        "neuraldbg.session.diagnose = lambda run: (go(), time.sleep(1.0), real(run))[2]\n"
+        "import neuraldbg.explain\n"
+        "real = neuraldbg.explain.diagnose\n"
+        "neuraldbg.explain.diagnose = lambda run: (go(), time.sleep(1.0), real(run))[2]\n"
         "atexit._clear()\n"
     )
     status, out, err, _ = ended(place, slow + "train(20)\n")

@@ -306,7 +306,27 @@ def scaler_searches() -> Build:
     return b.scalar("grad_norm", np.inf, slice(0, 3))
 
 
+def memory_leak() -> Build:
+    kept = ["train.py", 48, "losses.append(loss)"]
+    made = ["train.py", 44, "loss = F.mse_loss(model(x), y)"]
+    found = {
+        "type": "Tensor with its graph", "shape": [], "dtype": "float32", "per_step": 1.0, "bytes_per_step": 64.0,
+        "operations_per_step": 6.0, "alive": 43, "with_graph": True, "made": made, "kept": kept, "holder": "losses",
+        "mended": "losses.append(loss.item())",
+    }  # fmt: skip
+    return Build().fact("growth", 54, first=2, last=54, counts=8, resident_per_step=900.0, survivors=[found])
+
+
+def kept_on_purpose() -> Build:
+    """Tensors without a graph: nobody knows what they are kept for."""
+    build = memory_leak()
+    survivor = build.facts[-1].value["survivors"][0]
+    survivor |= {"type": "Tensor", "with_graph": False, "operations_per_step": 0.0}
+    return build
+
+
 STORIES = {
+    "memory_leak": Story(memory_leak, kept_on_purpose, None, 2, "suspect"),
     "missing_zero_grad": Story(missing_zero_grad, accumulation, None, 1),
     "param_not_in_optimizer": Story(param_not_in_optimizer, custom_optimizer, "fc2", 0, "suspect"),
     "optimizer_stale_params": Story(optimizer_stale_params, learnable_loss_weights, None, 0),

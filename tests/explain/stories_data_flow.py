@@ -79,7 +79,7 @@ TOLD: dict[str, Told] = {
         lambda: tried("input_ignored", ignored=False, layer=None, leaves=[]),
         "fc1", 0, "suspect", "healthy", 0.9,
     ),
-    "degenerate_batch": (refused, another_error, None, 60, "suspect", "healthy", 0.9),
+    "degenerate_batch": (refused, another_error, None, 60, "failing", "failing", 0.9),
     "double_normalisation": (
         lambda: fed(grid="twice", train={"std": 0.0014, "high": 0.0039}), fed, "fc1", 0, "suspect", "healthy", 0.7,
     ),

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from tests.explain.run_builder import Build, falling, flat
 
+from neuraldbg.nouns import Outcome
+
 
 def _accumulation(**changes: Any) -> Build:
     about = {"backwards": 4, "forwards": 4, "wiped": 0, "divisor": 4.0, "kinds": ["nllloss"], "by_hand": False}
@@ -110,6 +112,21 @@ def scaler_in_order() -> Build:
     return _scaler(skipped=2)
 
 
+def freed_graph() -> Build:
+    build = Build(steps=1)
+    build.outcome = Outcome(
+        "raised", "RuntimeError: Trying to backward through the graph a second time (or directly access saved tensors "
+        "after they have already been freed). Saved intermediate values of the graph are freed.", "t.py:9",
+    )  # fmt: skip
+    return build
+
+
+def error_of_the_program() -> Build:
+    build = Build()
+    build.outcome = Outcome("raised", "KeyError: 'hidden'", "t.py:9")
+    return build
+
+
 TOLD = {
     "accumulation_unscaled": (accumulation_unscaled, sum_that_fits, None, 0),
     "accumulation_wiped": (accumulation_wiped, accumulation_kept, None, 0, "suspect"),
@@ -118,6 +135,7 @@ TOLD = {
     "loss_scale_misuse": (loss_scale_misuse, scaler_in_order, None, 0, "suspect"),
     "optimizer_state_lost": (optimizer_state_lost, two_phases, None, 1, "suspect"),
     "optimizer_step_missing": (optimizer_step_missing, warmup_from_nought, None, 0),
+    "refused_operation": (freed_graph, error_of_the_program, None, 1, "failing", "failing", 0.9),
     "schedule_error": (schedule_error, line_to_the_end, None, 20, "suspect"),
     "update_lost": (update_lost, group_without_rate, "fc2", 0, "suspect"),
 }

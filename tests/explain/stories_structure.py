@@ -179,12 +179,16 @@ def variety(leaf: str, across: float, scale: float, width: int = 64) -> dict[str
     return {"leaf": leaf, "shape": [32, width], "across": across, "scale": scale, "alike": alike, "log_z": None}
 
 
-def adversarial(spread: Any, noise: float = 1.0) -> Build:
-    """Two optimizers; the generator's outputs vary by ``spread`` of the step, and its inputs are of size ``noise``."""
-    b = Build(steps=200).loss(0.7 + np.random.default_rng(7).normal(0, 0.02, 200))
-    b.stream = np.arange(200) % 2
-    for step in (*READ, 64, 128):
+def adversarial(spread: Any, noise: float = 1.0, steps: int = 200, alike: float | None = None) -> Build:
+    """Two optimizers; the generator's outputs vary by ``spread`` of the step, and its inputs are of size ``noise``.
+
+    ``alike`` is the mean cosine of two outputs, if it is not that of outputs around their mean.
+    """
+    b = Build(steps=steps).loss(0.7 + np.random.default_rng(7).normal(0, 0.02, steps))
+    b.stream = np.arange(steps) % 2
+    for step in (at for at in (*READ, 64, 128, 256, 512, 1024) if at < steps):
         fake, real = variety("", spread(step), 0.6), variety("", 0.26, 0.5)
+        fake = fake if alike is None else fake | {"alike": alike}
         score = variety("", 0.1, 0.3, 1)
         for part, given, out in (("G", variety("", noise, noise, 16), fake), ("D", real, score), ("D", fake, score)):
             b.fact("outputs", step, part=part, model=part, batch=32, inputs=[given], outputs=[out])
@@ -195,11 +199,34 @@ def mode_collapse() -> Build:
     return adversarial(lambda step: 0.2 if step < 32 else 0.004)
 
 
+def pulled(mine: float, steps: int = 200) -> Build:
+    """Two optimizers by turns; the generator's loss pulls scores of its outputs by ``mine``, the critic's by -1."""
+    b = Build(steps=steps)
+    b.stream = np.arange(steps) % 2
+    for step in (at for at in (*READ, 3, 5, 64, 128) if at < steps):
+        fake, score = variety("", 0.2 + 1e-4 * step, 0.6), variety("", 0.1, 0.3, 1)
+        real = variety("", 0.26, 0.5)
+        given = [(real, 1.0), (fake, -1.0)] if step % 2 == 0 else [(fake, mine)]
+        b.fact("outputs", step, part="G", model="G", batch=32, inputs=[variety("", 1.0, 1.0, 16)], outputs=[fake])
+        for x, pull in given:
+            b.fact("outputs", step, part="D", model="D", batch=32, inputs=[x], outputs=[score], pull=pull)
+    return b
+
+
+def adversary_helped() -> Build:
+    return pulled(-1.0)
+
+
+def adversary_opposed() -> Build:
+    return pulled(1.0)
+
+
 def young_generator() -> Build:
     return adversarial(lambda step: 0.02 + 0.001 * step)
 
 
 TOLD: dict[str, tuple[Any, ...]] = {
+    "adversary_helped": (adversary_helped, adversary_opposed, None, 1, "suspect"),
     "attention_collapse": (attention_collapse, some_sharp_heads, "fc1", 16),
     "batchnorm_momentum": (batchnorm_momentum, slow_momentum, "bn", 0, "suspect"),
     "batchnorm_small_batch": (batchnorm_small_batch, one_small_last_batch, "bn", 0),

@@ -168,7 +168,7 @@ TOLD: dict[str, Told] = {
         output_activation_mismatch, lambda: output_activation_mismatch(0.01), "fc3", 0, "suspect", "healthy", 0.7,
     ),
     "loss_task_mismatch": (loss_task_mismatch, one_hot_rows, "fc3", 0, "suspect", "healthy", 0.7),
-    "target_out_of_range": (target_out_of_range, softened_labels, None, 20, "suspect", "healthy", 0.7),
+    "target_out_of_range": (target_out_of_range, softened_labels, None, 20, "failing", "healthy", 0.7),
     "labels_degenerate": (labels_degenerate, positives_in_column_0, "fc3", 0, "suspect", "healthy", 0.7),
     "loss_sign_flip": (loss_sign_flip, trained_input, "fc3", 0, "suspect", "healthy", 0.7),
     "loss_mask_error": (loss_mask_error, lambda: loss_mask_error(0.1), "fc3", 0, "suspect", "healthy", 0.7),

@@ -37,6 +37,13 @@ def test_nothing_is_replaced_unasked(short, diagnosis, tmp_path, form):
 
 
 @pytest.mark.parametrize("form", FORMS)
+def test_missing_folders_are_made(short, diagnosis, tmp_path, form):
+    target = export(short, diagnosis, tmp_path / "new" / "folder" / "out", form)
+    assert target.exists()
+    assert names(tmp_path / "new" / "folder") == ["out"]
+
+
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("late", [False, True])
 def test_a_failure_leaves_what_was_there(short, diagnosis, tmp_path, monkeypatch, form, late):
     """A full disk, at the first byte of a member and after its last."""
@@ -55,7 +62,7 @@ def test_a_failure_leaves_what_was_there(short, diagnosis, tmp_path, monkeypatch
         export(short, diagnosis, target, form, force=True)
     assert isinstance(caught.value, NeuralDbgError)
     with pytest.raises(ExportFailed):
-        export(short, diagnosis, tmp_path / "other", form)
+        export(short, diagnosis, tmp_path / "new" / "folder" / "other", form)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     assert names(tmp_path) == ["out"]
 
@@ -90,15 +97,14 @@ def test_places_that_cannot_be(short, diagnosis, tmp_path):
     (tmp_path / "file").write_text("x")
     (tmp_path / "folder").mkdir()
     for path, form, said in (
-        (tmp_path / "no" / "out.json", "json", "there is no folder"),
-        (tmp_path / "file" / "out.json", "json", "there is no folder"),
-        (tmp_path / "folder", "json", "is no file"),
-        (tmp_path / "file", "csv", "is no folder"),
-        (tmp_path / "out", "excel", "no format 'excel': crash, csv"),
+        (tmp_path / "file" / "out.json", "json", "file is not a folder"),
+        (tmp_path / "folder", "json", "is not a file"),
+        (tmp_path / "file", "csv", "is not a folder"),
+        (tmp_path / "out", "excel", "no format 'excel': choose one of crash, csv"),
     ):
         with pytest.raises(ConfigError, match=said):
             export(short, diagnosis, path, form, force=True)
-    with pytest.raises(ConfigError, match="no name"):
+    with pytest.raises(ConfigError, match="not a name"):
         export(short, diagnosis, "", "json")
     assert names(tmp_path) == ["file", "folder"]
 

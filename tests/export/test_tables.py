@@ -192,7 +192,7 @@ def test_text_that_is_no_unicode_is_written_as_escapes(short, diagnosis, tmp_pat
 
 def test_without_pyarrow(run, diagnosis, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'neuraldbg\[export\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[export\]'"):
         export(run, diagnosis, tmp_path / "out", "parquet")
     assert list(tmp_path.iterdir()) == []
 

@@ -40,9 +40,14 @@ def test_the_same_training_without_the_fault(tmp_path):
 def test_a_crash_is_not_called_healthy(tmp_path):
     done, found = diagnose("crash.py", tmp_path)
     assert done.returncode == 1
-    assert found["verdict"] == "inconclusive"
+    assert found["verdict"] == "failing"
     assert "RuntimeError" in found["summary"]
     assert "crash.py:11" in found["summary"]
+    (named,) = found["hypotheses"]
+    assert (named["cause"], named["step"]) == ("refused_operation", 40)
+    assert "7 features for a layer that was made for 8" in named["sentence"]
+    assert named["places"][0]["line"] == 11
+    assert "loss = F.cross_entropy(model(x)" in named["places"][0]["code"]
 
 
 def test_a_task_with_its_own_arguments_is_healthy(tmp_path):

@@ -39,9 +39,10 @@ QUICK = "all"
 TIMEOUT_S = 60.0
 """Programs take about two seconds; on a machine with nine other processes ten times as much."""
 
-_BANNER = re.compile(
-    r"\n\S (?:HEALTHY|FAILING|SUSPECT|INCONCLUSIVE) \S+\n.*?(?:\nSee it with: neuraldbg report [^\n]*\n|\Z)", re.DOTALL
-)
+_LAST = r"See it with: neuraldbg report [^\n]*|Saved in [^\n]* shows the rest"
+_BANNER = re.compile(rf"\n\S (?:HEALTHY|FAILING|SUSPECT|INCONCLUSIVE) \S+\n.*?(?:\n(?:{_LAST})\n|\Z)", re.DOTALL)
+_UNWATCHED = "without importing torch: nothing was watched"
+"""Said of a program that has not imported torch."""
 _SAID = re.compile(r"^neuraldbg: .*\n", re.MULTILINE)
 _STARTERS = (
     r"tests/guest/(?:server|child)\.py|neuraldbg/(?:(?:cli|runner)/[^\"]*|__main__\.py)|torch/nn/modules/module\.py"
@@ -84,6 +85,19 @@ class Program:
         except (SyntaxError, ValueError):
             found = re.search(r'"""(.*?)"""', text, re.DOTALL)
             return found[1] if found else ""
+
+    @property
+    def without_torch(self) -> bool:
+        """True if the program cannot come to import torch: it does not name it, or Python cannot compile it."""
+        if self.path.is_dir():
+            return False
+        source = self.path.read_bytes()
+        try:
+            with _PARSING:
+                compile(source, str(self.path), "exec")
+        except (SyntaxError, ValueError):
+            return True
+        return "torch" not in source.decode("utf-8", "replace").replace(self.docstring, "")
 
     def says(self, line: str) -> bool:
         """Return True if a line of the docstring is just this."""
@@ -357,7 +371,7 @@ def own_faults(program: Program, one: Outcome) -> Iterator[str]:
     """Give what is wrong with a watched run by itself."""
     if one.errors and not program.says("errors: allowed"):
         yield f"{one.errors} internal errors. {one.first_error}"
-    if one.said and not program.says("problems: allowed"):
+    if one.said and not program.says("problems: allowed") and not (program.without_torch and _UNWATCHED in one.said[0]):
         yield "said: " + " ".join(one.said)
     if len(one.said) > 1:
         yield "said more than one sentence: " + " ".join(one.said)

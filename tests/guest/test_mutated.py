@@ -25,7 +25,7 @@ import pytest
 from tests.guest import mutants, run_readers
 
 from neuraldbg.nouns import FactKey
-from neuraldbg.nouns.facts import BY_KEY
+from neuraldbg.nouns.facts import MEMBERS
 from neuraldbg.record import fact_shapes
 
 SEED = 20261125
@@ -134,7 +134,7 @@ def test_thousands_of_mutated_run_files(part, bases, tmp_path, record_property):
 
 
 def test_there_is_a_fact_of_every_kind_and_all_of_them_fit():
-    assert {key for key, _ in mutants.FACTS} == {key.value for key in FactKey} == set(BY_KEY)
+    assert {key for key, _ in mutants.FACTS} == {key.value for key in FactKey} == set(MEMBERS)
     for key, value in mutants.FACTS:
         fact_shapes.fitting(key, value)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -120,3 +122,30 @@ def test_verdicts_are_ordered() -> None:
     assert Diagnosis("failing", "").worse_or_equal("suspect")
     assert Diagnosis("suspect", "").worse_or_equal("suspect")
     assert not Diagnosis("inconclusive", "").worse_or_equal("suspect")
+
+
+def test_an_event_names_the_parameter_that_it_is_about():
+    made = partial(Event, transition="gradient_health", first_step=6, last_step=9, layer="fc")
+    assert made("vanishing_gradients", site="param_grad/fc").place == "fc"
+    assert made("vanishing_gradients", site="param_grad/fc", details={"parameters": ["fc.weight"]}).place == "fc.weight"
+    several = made("vanishing_gradients", site="param_grad/fc", details={"parameters": ("fc.w", "fc.v", "fc.u")})
+    assert several.place == "fc.w and 2 more"
+    assert str(made("unchanged_parameters", site="update/fc.weight")).startswith(
+        "unchanged parameters in fc.weight from"
+    )
+    assert Event("loss_spike", "loss", 1, 2).place == ""
+
+
+def test_only_what_the_first_cause_explains_leads():
+    events = (
+        Event("dead_units", "activation_regime", 260, 371, "enc.3", confidence=0.62),
+        Event("loss_spike", "loss", 30, 31),
+        Event("gradient_spike", "gradient_health", 12, 13, "head", confidence=0.4),
+        Event("gradient_spike", "gradient_health", 20, 21, "fc"),
+        Event("gradient_spike", "gradient_health", 1, 2, "early"),
+    )
+    cause = Hypothesis("x", "loss", 0.9, "x", step=5, explains=("gradient_spike", "loss_spike"))
+    judged = Diagnosis("suspect", "x", events=events, hypotheses=(cause,))
+    assert [e.first_step for e in judged.effects] == [20, 30]  # not another's, not unsure, not over before the cause
+    assert [e.first_step for e in replace(judged, hypotheses=()).effects] == [1, 20, 30, 260]
+    assert replace(judged, verdict="healthy").effects == ()

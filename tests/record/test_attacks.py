@@ -20,8 +20,9 @@ from tests.record.known_steps import INFO, event, layout, step
 
 from neuraldbg.config import RecordSettings
 from neuraldbg.errors import RunDamaged
+from neuraldbg.nouns import STATS
 from neuraldbg.record import Recorder, guarded_database, read_run
-from neuraldbg.record.reader import glance
+from neuraldbg.record.reader import read_scalars
 from neuraldbg.saved import Run
 
 MB = 1 << 20
@@ -77,7 +78,7 @@ READ = "it was read"
 
 
 def tried(file):
-    """Return what is said of a file that is read and glanced at, and what that takes: seconds and bytes.
+    """Return what is said of a file that is read in whole and in its scalars, and what that takes: seconds and bytes.
 
     Resident memory also grows by what a forked child touches of the libraries that its parent has mapped. That stays, and
     is no memory that reading takes.
@@ -87,7 +88,7 @@ def tried(file):
         room = int(pages.read().split()[0]) * resource.getpagesize() + ROOM
     resource.setrlimit(resource.RLIMIT_AS, (room, room))
     said = []
-    for read in (read_run, glance):  # a glance is at what was run and at the steps alone
+    for read in (read_run, read_scalars):
         try:
             read(file)
             said.append(READ)
@@ -106,7 +107,7 @@ def of_files():
 
 def blob(header, rest=b"", **more):
     """Return a block under a right checksum."""
-    text = json.dumps({"layout": 2, "names": [], "binned": False, "sites": [0, 14], **header, **more}).encode()
+    text = json.dumps({"layout": 2, "names": [], "binned": False, "sites": [0, len(STATS)], **header, **more}).encode()
     body = struct.pack("<I", len(text)) + text + rest
     return b"NDBK" + struct.pack("<I", zlib.crc32(body)) + body
 
@@ -177,11 +178,11 @@ ATTACKS = {
         repeated(blob({"arrays": [["rows", "<u8", [STILL, COLUMNS], PACKED]]}, bytes(PACKED)), STILL, 5000), "bytes of rows"
     ),
     "2,000,000,000 sites": (
-        one_block(blob({"sites": [2 * 10**9, 14], "arrays": [["rows", "<u8", [20, COLUMNS], PACKED]]}, bytes(PACKED))),
+        one_block(blob({"sites": [2 * 10**9, len(STATS)], "arrays": [["rows", "<u8", [20, COLUMNS], PACKED]]}, bytes(PACKED))),
         "2,000,000,000 sites",
     ),
     "a number of sites of 400 digits": (
-        one_block(blob({"sites": [10**399, 14], "arrays": [["rows", "<u8", [20, COLUMNS], PACKED]]}, bytes(PACKED))), "sites"
+        one_block(blob({"sites": [10**399, len(STATS)], "arrays": [["rows", "<u8", [20, COLUMNS], PACKED]]}, bytes(PACKED))), "sites"
     ),
     "arrays of nothing": (one_block(blob({"arrays": [["rows", "<u8", [0, 10**15], 0]] * 5})), "rows"),
     "a header without an end": (one_block(b"NDBK" + struct.pack("<I", zlib.crc32(b"\xff" * 8)) + b"\xff" * 8), "header"),

@@ -70,7 +70,7 @@ def test_no_run_there(tmp_path, saved):
 def test_a_later_version_is_told(saved):
     info = json.dumps({"versions": {"neuraldbg": "9.1"}})
     change(saved, "PRAGMA user_version = 7", f"UPDATE meta SET value = '{info}' WHERE key = 'info'")
-    with pytest.raises(RunTooNew, match=r"NeuralDBG 9\.1 in version 7.*pip install -U neuraldbg"):
+    with pytest.raises(RunTooNew, match=r"NeuralDBG 9\.1 in version 7.*Read it with that version, or a later one"):
         read_run(saved)
     change(saved, "DROP TABLE meta")
     with pytest.raises(RunTooNew, match="a later NeuralDBG"):

@@ -9,8 +9,10 @@ import sqlite3
 import struct
 import time
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.record.known_steps import INFO, assert_same, event, layout, step
 from tests.record.writer_process import start
@@ -20,7 +22,7 @@ from neuraldbg.errors import RunFileError
 from neuraldbg.nouns import STATS, Fact
 from neuraldbg.record import Recorder, codec, read_run
 from neuraldbg.record.follow import Follower, abandoned, look, silence
-from neuraldbg.record.reader import glance
+from neuraldbg.record.reader import read_scalars
 from neuraldbg.record.run_names import rank_files, run_folders
 
 SMALL = RecordSettings(full_steps=64, budget_mb=4)
@@ -58,6 +60,24 @@ def test_each_poll_is_what_reading_anew_gives(tmp_path):
     assert follower.record.steps == 6000
     assert follower.record.history.width.max() > 256
     assert len(follower.record.facts) < 6000
+
+
+def test_a_dtype_that_is_known_after_its_site_was_written_is_stored(tmp_path):
+    """As of a gradient whose first backward pass comes steps after the forward pass."""
+    follower = Follower(tmp_path / "rank0.ndbg")
+    writer = recorder(tmp_path)
+    whole = layout()
+    blank = [replace(site, dtype="") if row in (1, 2) else site for row, site in enumerate(whole.sites)]
+    writer.put(step(0), replace(whole, sites=tuple(blank)), ())
+    writer.flush()
+    assert follower.poll()
+    assert [site.dtype for site in follower.record.layout.sites] == ["float32", "", "", "float32"]
+    writer.put(step(1), whole, ())
+    writer.flush()
+    assert follower.poll()
+    check(follower)
+    assert follower.record.layout.sites == whole.sites == read_run(follower.file).layout.sites
+    writer.close()
 
 
 def test_only_what_is_new_is_unpacked(tmp_path, monkeypatch):
@@ -243,7 +263,8 @@ def test_an_old_file_is_followed_too(tmp_path):
     assert follower.poll()
     check(follower)
     assert follower.record.history.mean.shape == (160, 2, len(STATS))
-    assert glance(follower.file) == (follower.record.info, 400)
+    scalars = read_scalars(follower.file)
+    assert (scalars.info, scalars.steps) == (follower.record.info, 400)
 
 
 def test_a_folder_that_is_no_file_is_no_run(tmp_path):
@@ -257,7 +278,7 @@ def test_a_folder_that_is_no_file_is_no_run(tmp_path):
 # ---------------------------------------------------------------- what there is
 
 
-def test_a_glance_says_what_reading_says(tmp_path):
+def test_scalars_read_alone_are_those_of_the_whole_run(tmp_path):
     writer = recorder(tmp_path)
     for i in range(1000):
         writer.put(step(i, stream=i % 2), layout())
@@ -266,10 +287,20 @@ def test_a_glance_says_what_reading_says(tmp_path):
     writer.close()
     whole = read_run(tmp_path)
     assert whole.history.width.max() > 1
-    assert glance(tmp_path / "rank0.ndbg") == (whole.info, whole.steps) == (INFO, 1000)
+    alone = read_scalars(tmp_path / "rank0.ndbg")
+    assert (alone.info, alone.steps) == (whole.info, whole.steps) == (INFO, 1000)
+    assert alone.streams == whole.streams == (0, 1)
+    for stream in whole.streams:
+        for name in whole.history.scalars:
+            one, other = alone.scalar(name, stream), whole.scalar(name, stream)
+            np.testing.assert_array_equal(one.steps, other.steps)
+            np.testing.assert_array_equal(one.values, other.values)
+            np.testing.assert_array_equal(one.width, other.width)
+    assert len(alone.scalar("loss", 1)) > 10
+    assert alone.history.sites == 0
     (tmp_path / "rank0.ndbg").write_bytes(b"loss,step")
     with pytest.raises(RunFileError, match="is no NeuralDBG run file"):
-        glance(tmp_path / "rank0.ndbg")
+        read_scalars(tmp_path / "rank0.ndbg")
 
 
 def test_folders_of_runs_and_ranks_of_a_run(tmp_path):
@@ -313,4 +344,4 @@ def test_a_block_made_to_look_whole_is_a_state_too(tmp_path, body):
     assert "is damaged" in follower.problem
     assert follower.record is good
     with pytest.raises(RunFileError, match="is damaged"):
-        glance(follower.file)
+        read_scalars(follower.file)

@@ -189,7 +189,7 @@ def test_a_model_of_very_many_sites_keeps_fewer_full_steps():
     assert table_limits(settings, sites=250).block_rows == 64
     assert table_limits(settings, sites=500).block_rows == 32
     assert table_limits(settings, sites=16_000).block_rows == 16
-    assert file_bound(settings, 500) == 64 << 20
+    assert file_bound(settings, 450) == 64 << 20
     assert 64 << 20 < file_bound(settings, 1000) < 100 << 20
 
 

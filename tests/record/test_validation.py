@@ -15,7 +15,7 @@ from neuraldbg.explain import diagnose
 from neuraldbg.nouns import jsonable
 from neuraldbg.nouns.run import OUTCOMES
 from neuraldbg.record import Recorder, codec, read_run
-from neuraldbg.record.reader import glance
+from neuraldbg.record.reader import read_scalars
 from neuraldbg.record.validation import LATEST_S
 from neuraldbg.saved import Run
 from neuraldbg.show.report.watching import about, watching
@@ -73,7 +73,7 @@ STRANGE_INFO = [
 def test_what_was_run_is_what_we_write_or_damaged(file, document, field, value):
     raw = {**jsonable(INFO), field: value}
     put(file, "meta", "key = 'info'", raw)
-    for ask in (read_run, glance):
+    for ask in (read_run, read_scalars):
         with pytest.raises(RunDamaged) as caught:
             ask(file)
         assert field in str(caught.value).lower() or "is not JSON" in str(caught.value)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from neuraldbg.program_timers import time_stopped
 from neuraldbg.raised import words_of
-from neuraldbg.runner.ending import time_stopped
 
 if TYPE_CHECKING:
     from pathlib import Path

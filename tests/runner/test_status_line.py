@@ -43,7 +43,7 @@ def test_what_it_says(line, monkeypatch):
     line.now[0] = 2.0
     line(step(1000, float("nan")), (Event("exploding_gradients", "gradient_health", 990, 995, "fc\x1b1"),))
     first, second = line.stream.getvalue().split(WIPE)[1:]
-    assert first == "neuraldbg: step 0 | loss 2.5 | nothing unusual"
+    assert first == "neuraldbg: step 0 | loss 2.5 | no problem so far"
     assert second == "neuraldbg: step 1,000 | 500 steps/s | loss nan | exploding gradients in fc?1 at step 990"
 
 
@@ -84,8 +84,8 @@ def test_a_terminal_that_goes_away_is_no_error(line):
     line.close()
 
 
-@pytest.mark.parametrize("quiet", [False, True])
-def test_on_a_real_terminal(place, quiet):
+@pytest.mark.parametrize(("quiet", "terminal"), [(False, "xterm"), (True, "xterm"), (False, "dumb")])
+def test_on_a_real_terminal(place, quiet, terminal):
     """Standard error is a terminal, standard output a file: the file holds the program's own bytes only."""
     place.write("torch.py", "")
     place.write(
@@ -97,13 +97,38 @@ def test_on_a_real_terminal(place, quiet):
     )
     parent, child = pty.openpty()
     command = [sys.executable, str(DRIVER), "run", "-o", "run", *(["-q"] if quiet else []), "t.py"]
-    done = subprocess.run(command, cwd=place.path, env=place.env(), stdout=subprocess.PIPE, stderr=child, check=False)
+    done = subprocess.run(
+        command, cwd=place.path, env=place.env(TERM=terminal), stdout=subprocess.PIPE, stderr=child, check=False
+    )
     os.close(child)
     seen = os.read(parent, 100_000).decode()
     os.close(parent)
     assert (done.returncode, done.stdout) == (0, b"out True\n")
     if quiet:
         assert seen == "err\r\n"
-    else:
-        assert seen.startswith(f"{WIPE}neuraldbg: step 7 | loss 1.5 | nothing unusual{WIPE}err\r\n")
+    elif terminal == "dumb":
+        assert seen.startswith("err\r\n")
+        assert "\x1b" not in seen
         assert "HEALTHY" in seen
+    else:
+        assert seen.startswith(f"{WIPE}neuraldbg: step 7 | loss 1.5 | no problem so far{WIPE}err\r\n")
+        assert "HEALTHY" in seen
+
+
+def test_a_line_of_ours_stands_alone_and_the_status_comes_again_below_it(line):
+    line(step(0, 2.5), ())
+    line.say("neuraldbg: CRITICAL [nan] it is lost")
+    line.now[0] = 2.0
+    line(step(1, 2.5), ())
+    shown = line.stream.getvalue()
+    assert f"{WIPE}neuraldbg: CRITICAL [nan] it is lost\n{WIPE}neuraldbg: step 1" in shown
+    line.close()
+
+
+def test_a_line_of_ours_does_not_join_an_unfinished_line_of_the_program(line):
+    line._wrap(line.stream)
+    line.stream.write("epoch 1 ...")
+    line.say("neuraldbg: CRITICAL [nan] it is lost")
+    line.stream.write(" done\n")
+    assert line.stream.getvalue() == "epoch 1 ...\nneuraldbg: CRITICAL [nan] it is lost\n done\n"
+    line.close()

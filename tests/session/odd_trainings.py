@@ -286,6 +286,36 @@ def conv(watch: Any) -> Result:
     return loop(watch, ConvNet(), batch=lambda: (torch.randn(4, 1, 8, 8), torch.randint(3, (4,))))
 
 
+def two_optimizers(watch: Any) -> Result:
+    """A generator and a discriminator, each with an optimizer of its own."""
+    model = nn.ModuleDict({"made": nn.Sequential(nn.Linear(4, 8), nn.ReLU(inplace=True)), "judge": nn.Linear(8, 1)})
+    losses = []
+    with watch(model):
+        ours, theirs = (torch.optim.Adam(model[name].parameters(), lr=0.01) for name in ("judge", "made"))
+        for _ in range(N):
+            fake = model["made"](torch.randn(16, 4))
+            for optimizer, shown, sign in ((ours, fake.detach(), 1), (theirs, fake, -1)):
+                optimizer.zero_grad()
+                loss = F.softplus(sign * model["judge"](shown)).mean()
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.detach().clone())
+    return model, losses, 2 * N
+
+
+def compiled_part(watch: Any) -> Result:
+    """A model of which a part is compiled."""
+    model = Mlp()
+    model.fc1 = torch.compile(model.fc1, backend="aot_eager")  # type: ignore[assignment]
+    return loop(watch, model)
+
+
+def compiled_whole(watch: Any) -> Result:
+    model = Mlp()
+    _, losses, steps = loop(lambda _: watch(model), torch.compile(model, backend="aot_eager"))
+    return model, losses, steps
+
+
 ODDITIES = {
     program.__name__: program
     for program in (
@@ -300,3 +330,6 @@ ODDITIES = {
         under(torch.autograd.graph.save_on_cpu, conv, "saved_tensors_offloaded"),
     )
 }  # fmt: skip
+
+HOOKED = {**ODDITIES, **{program.__name__: program for program in (two_optimizers, compiled_part, compiled_whole)}}
+"""Those that are trained with hooks, too."""

@@ -11,8 +11,19 @@ from tests.session.seeded_trainings import ConvNet, Mlp, vectors
 from torch import nn
 from torch.nn import functional as F
 
-from neuraldbg import NeuralDbg, NeuralDbgError, Run
-from neuraldbg.errors import AttachError, ConfigError, RunNotFound, UnknownLayer
+from neuraldbg import (
+    DebugVisualizer,
+    HookManager,
+    NeuralDbg,
+    NeuralDbgError,
+    RingBuffer,
+    Run,
+    TriggerEngine,
+    VisualizationConfig,
+    load,
+)
+from neuraldbg.errors import AttachError, ConfigError, RunNotFound, UnknownLayer, UnknownName
+from neuraldbg.nouns import Chain, ChainNode, Remedy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -162,3 +173,131 @@ def test_our_own_errors_are_counted_and_told_not_raised(monkeypatch: pytest.Monk
     assert any("ours" in note for note in coverage["notes"])
     assert dbg.steps == 5
     assert dbg.diagnose().verdict
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> tuple[NeuralDbg, Run]:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+    with NeuralDbg(model, out=tmp_path_factory.mktemp("runs") / "run") as dbg:
+        train(model)
+    assert dbg.folder is not None
+    return dbg, Run.load(dbg.folder)
+
+
+@pytest.mark.parametrize("live", [True, False])
+@pytest.mark.parametrize("wrong", [0, None, 3.5, [], b"x", nn.Linear(2, 2)])
+def test_names_of_a_wrong_type(watched: tuple[NeuralDbg, Run], wrong: Any, *, live: bool) -> None:
+    run = watched[not live]
+    for ask in (run.inspect, run.inspect_layer, run.get_gradient_history):
+        with pytest.raises(ConfigError, match="named by its path in the model"):
+            ask(wrong)
+    with pytest.raises(ConfigError, match="asked for by its name: give text, not"):
+        run.trace_causal_chain(wrong)
+
+
+@pytest.mark.parametrize("live", [True, False])
+@pytest.mark.parametrize("wrong", ["3", 3.5, [], True, float("nan"), torch.zeros(2)])
+def test_steps_of_a_wrong_type(watched: tuple[NeuralDbg, Run], wrong: Any, *, live: bool) -> None:
+    with pytest.raises(ConfigError, match=r"step: give (a|one) whole number"):
+        watched[not live].inspect("linear1", step=wrong)
+    assert watched[not live].inspect("linear1", step=torch.tensor(3)).step == 3
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda dbg, run: dbg.add_breakpoint(0),
+        lambda dbg, run: dbg.add_breakpoint("loss_spike", 5),
+        lambda dbg, run: dbg.capture_step("3"),
+        lambda dbg, run: run.compare(0),
+        lambda dbg, run: run.compare(run, names="A"),
+        lambda dbg, run: run.compare(run, names=("A", "B", "C")),
+        lambda dbg, run: run.compare("no such run"),
+        lambda dbg, run: load(3),
+        lambda dbg, run: run.report(3),
+        lambda dbg, run: run.export(3),
+        lambda dbg, run: run.export("x.json", layers="linear1"),
+        lambda dbg, run: run.export("x.json", stats=[1]),
+        lambda dbg, run: NeuralDbg(Mlp(), halt="yes"),
+        lambda dbg, run: NeuralDbg(Mlp(), out=3),
+        lambda dbg, run: NeuralDbg(Mlp(), snapshots="fc1"),
+        lambda dbg, run: NeuralDbg(Mlp(), snapshots=["fc1"], snapshot_bytes=-1),
+        lambda dbg, run: NeuralDbg(Mlp(), settings=3),
+        lambda dbg, run: NeuralDbg(Mlp(), thresholds={"loss_spike": 3}),
+        lambda dbg, run: NeuralDbg(Mlp(), on_step=3),
+        lambda dbg, run: NeuralDbg(Mlp()).has_exploding_gradients(),
+        lambda dbg, run: TriggerEngine("x"),
+        lambda dbg, run: TriggerEngine(100, 0),
+        lambda dbg, run: TriggerEngine().check("x", {}),
+        lambda dbg, run: TriggerEngine().check(1.0, [1]),
+        lambda dbg, run: RingBuffer("x"),
+        lambda dbg, run: RingBuffer(3).add("x", {}, {}),
+        lambda dbg, run: RingBuffer(3).save_json(3),
+        lambda dbg, run: HookManager(layers=3),
+        lambda dbg, run: DebugVisualizer({"theme": "dark"}),
+        lambda dbg, run: VisualizationConfig(size_in=(0, 1)),
+        lambda dbg, run: VisualizationConfig(size_in=(-3, 2)),
+        lambda dbg, run: VisualizationConfig(size_in="big"),
+        lambda dbg, run: VisualizationConfig(size_in=(1,)),
+        lambda dbg, run: VisualizationConfig(size_in=(1e9, 2)),
+        lambda dbg, run: VisualizationConfig(formats="png"),
+        lambda dbg, run: VisualizationConfig(output_directory=None),
+    ],
+)
+def test_wrong_arguments_are_errors_of_the_tree(watched: tuple[NeuralDbg, Run], call: Any) -> None:
+    with pytest.raises(NeuralDbgError) as caught:
+        call(*watched)
+    assert len(str(caught.value)) > 20
+
+
+def test_a_verdict_that_does_not_exist(watched: tuple[NeuralDbg, Run]) -> None:
+    with pytest.raises(ValueError, match="a verdict is one of healthy"):
+        watched[1].diagnose().worse_or_equal("bad")
+
+
+def test_a_run_is_compared_with_a_path(watched: tuple[NeuralDbg, Run]) -> None:
+    dbg, run = watched
+    assert dbg.folder is not None
+    assert run.compare(dbg.folder).verdict == run.compare(run).verdict
+
+
+def test_suggestions_are_what_was_meant(watched: tuple[NeuralDbg, Run]) -> None:
+    for name, first in {
+        "explodng": "exploding_gradients",
+        "vanishng": "vanishing_gradients",
+        "loss_spik": "loss_spike",
+        "lienar1": "linear1",
+        "linear9": "linear2",
+    }.items():
+        with pytest.raises(UnknownName) as caught:
+            watched[1].trace_causal_chain(name)
+        assert caught.value.suggestions[0] == first
+    for name in ("lienar1", "linear9"):
+        with pytest.raises(UnknownLayer) as unknown:
+            watched[0].inspect(name)
+        assert unknown.value.suggestions[0] in ("linear1", "linear2")
+    with pytest.raises(UnknownLayer) as unknown:
+        watched[0].inspect("linear9")
+    assert unknown.value.suggestions == ("linear2", "linear1")
+
+
+def test_answers_print_in_words(watched: tuple[NeuralDbg, Run]) -> None:
+    state = watched[0].inspect("linear1", step=3)
+    assert repr(state).startswith("<LayerState: 0 (Linear), step 3; activation")
+    assert "param_grad/weight: norm" in str(state)
+    node = ChainNode("cause:x", "cause", "softmax applied twice", step=0)
+    assert (
+        str(Chain((node,))) == "softmax applied twice, step 0: it stands alone, nothing else in this run follows "
+        "from it or leads to it"
+    )
+    assert repr(Chain(about="nan")) == "<Chain about 'nan': nothing found>"
+    assert str(Remedy("Lower it.", "lr = 1\nx = 2")) == "Lower it.\n    lr = 1\n    x = 2"
+
+
+def test_the_steps_in_the_repr_are_those_so_far() -> None:
+    model = Mlp()
+    with NeuralDbg(model) as dbg:
+        assert "0 steps" in repr(dbg)
+        train(model, 3)
+        assert "running, 3 steps of Mlp" in repr(dbg)

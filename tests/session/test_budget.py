@@ -293,3 +293,20 @@ def test_the_breakdown_that_doctor_prints() -> None:
     assert "light" in told["steps"]
     assert "us a step" in told["watching it"]
     assert told["budget"] == "0.00%, and 0 s at the start of a run"
+
+
+@pytest.mark.parametrize("options", [{}, {"overhead": None}, {"settings": {"capture": {"allowance_s": 0.0}}}])
+def test_the_overhead_of_a_step_is_a_part_of_its_duration(options: Any) -> None:
+    model = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(30)))
+    optimizer = torch.optim.Adam(model.parameters())
+    with NeuralDbg(model, **options) as dbg:
+        for _ in range(60):
+            optimizer.zero_grad()
+            model(torch.randn(4, 8)).pow(2).mean().backward()
+            optimizer.step()
+    run = dbg.record()
+    duration, overhead = run.scalar("duration").values, run.scalar("overhead").values
+    assert len(duration) == len(overhead) == 60
+    assert (overhead <= duration).all()
+    assert (overhead >= 0).all()
+    assert overhead.sum() > 0.2 * run.info.coverage["cost"]["own_s"], "steps are not told to be free"

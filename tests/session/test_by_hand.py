@@ -15,7 +15,8 @@ from torch.nn import functional as F
 from neuraldbg import NeuralDbg
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+    from typing import Any
 
     from torch import Tensor
 
@@ -125,7 +126,7 @@ def test_a_healthy_loop_by_hand(step: Callable[[Task], None], options: dict) -> 
 
 
 def test_gradients_and_updates_of_steps_by_hand() -> None:
-    """From the second step on, against norms that the loop computes itself."""
+    """Gradients from the second step on, against norms that the loop computes itself."""
     task, norms = Task(), []
     with NeuralDbg(discover=True, overhead=None) as dbg:
         for _ in range(12):
@@ -243,6 +244,134 @@ def test_a_gan_by_hand() -> None:
     assert len(record.info.models) == 2
     updates = [i for i, site in enumerate(record.layout.sites) if site.kind == "update"]
     assert {record.layout.sites[i].module.partition(".")[0] for i in updates} >= {"d"}
+
+
+def momentum(task: Task) -> None:
+    """Hand-written momentum, with the norm of the gradients clipped."""
+    task.model.zero_grad()
+    task.loss().backward()
+    torch.nn.utils.clip_grad_norm_(task.model.parameters(), 0.5)
+    with torch.no_grad():
+        for p in task.model.parameters():
+            kept = task.__dict__.setdefault("kept", {}).setdefault(p, torch.zeros_like(p))
+            kept.mul_(0.5).add_(p.grad)
+            p.sub_(RATE * kept)
+
+
+def closure(task: Task) -> None:
+    """An optimizer of the program's own that evaluates the loss itself, and again after a trial step."""
+    weights = list(task.model.parameters())
+
+    def evaluate() -> torch.Tensor:
+        task.model.zero_grad()
+        loss = task.loss()
+        loss.backward()
+        return loss
+
+    evaluate()
+    with torch.no_grad():
+        for p in weights:
+            p.sub_(RATE * p.grad)
+
+
+def second_pass(task: Task) -> None:
+    """An update after each second backward pass."""
+    task.model.zero_grad()
+    for _ in range(2):
+        (task.loss() / 2).backward()
+    with torch.no_grad():
+        for p in task.model.parameters():
+            p.sub_(RATE * p.grad)
+
+
+def idle_before(task: Task) -> Any:
+    return torch.optim.SGD(task.model.parameters(), lr=RATE)
+
+
+@pytest.mark.parametrize("idle", [False, True])
+@pytest.mark.parametrize("step", [data_in_place, autograd_grad, momentum, closure, second_pass])
+def test_steps_that_a_program_reports(step: Callable[[Task], None], *, idle: bool) -> None:
+    """The weights of a step are those before its update, also beside an optimizer of torch that never steps."""
+    bare, task = Task(), Task()
+    torch.manual_seed(1)
+    for _ in range(20):
+        step(bare)
+    torch.manual_seed(1)
+    unused = idle_before(task) if idle else None
+    initial = float(task.model[0].weight.detach().double().norm())
+    with NeuralDbg(task.model) as dbg:
+        for done in range(20):
+            step(task)
+            dbg.capture_step(1000 + done)
+            assert dbg.steps == done + 1
+            if done == 0:
+                first = dbg.inspect("0").statistics
+    assert unused is None or not unused.state
+    assert task.losses == bare.losses
+    assert first["param/weight"]["norm"] == pytest.approx(initial, rel=1e-5)
+    diagnosis = dbg.diagnose()
+    assert diagnosis.verdict == "healthy", diagnosis.summary
+    assert not [h.cause for h in diagnosis.hypotheses if h.confidence > 0.2]
+    assert "nan" not in diagnosis.to_json().lower()
+
+
+@pytest.mark.parametrize("reports", [False, True])
+def test_weights_gradients_and_updates_of_steps_by_hand(reports: bool) -> None:
+    """Against norms that the loop computes itself, from the first step on."""
+    task, weights, updates, grads = Task(), [], [], []
+
+    def norm(tensors: Iterable[torch.Tensor]) -> float:
+        return float(torch.cat([x.detach().flatten().double() for x in tensors]).norm())
+
+    with NeuralDbg(task.model, overhead=None) as dbg:
+        for _ in range(12):
+            before = task.model[0].weight.detach().clone()
+            momentum(task)
+            weights.append(norm([before]) / before.numel() ** 0.5)
+            updates.append(norm([task.model[0].weight - before]) / before.numel() ** 0.5)
+            grads.append(norm(p.grad for p in task.model.parameters()))
+            if reports:
+                dbg.capture_step()
+    run = dbg.record()
+    rows = {kind: run.layout.rows(kind, "0", "weight")[0] for kind in ("param", "update")}
+    assert run.series(rows["param"], "rms").values.tolist() == pytest.approx(weights, rel=1e-5)
+    assert run.series(rows["update"], "rms").values.tolist() == pytest.approx(updates, rel=1e-4)
+    clipped = run.scalar("grad_norm")
+    assert clipped.values.tolist() == pytest.approx(grads[int(clipped.steps[0]) :], rel=1e-4)
+    assert int(clipped.steps[0]) == (0 if reports else 1), "gradients of the first step are read at its report"
+
+
+@pytest.mark.parametrize("reports", [False, True])
+def test_gradients_that_a_loop_by_hand_never_clears(reports: bool) -> None:
+    task = Task()
+    with NeuralDbg(task.model) as dbg:
+        for _ in range(STEPS):
+            task.loss().backward()
+            with torch.no_grad():
+                for p in task.model.parameters():
+                    p.sub_(3.0 * p.grad)
+            if reports:
+                dbg.capture_step()
+    found = dbg.explain_failure()
+    assert found[0].cause == "missing_zero_grad", found
+    assert "model.zero_grad()" in found[0].remedy.code
+    assert "optimizer" not in str(found[0])
+
+
+def test_nothing_is_said_of_a_learning_rate_that_is_unknown() -> None:
+    task = Task()
+    with NeuralDbg(task.model) as dbg:
+        for _ in range(30):
+            task.model.zero_grad()
+            F.mse_loss(task.model(task.x), torch.randn(256, 2)).backward()
+            with torch.no_grad():
+                for p in task.model.parameters():
+                    p.sub_(100.0 * p.grad)
+            dbg.capture_step()
+    found = dbg.explain_failure()
+    assert [h.cause for h in found][:1] == ["lr_too_high"], found
+    told = f"{found[0].sentence} {dbg.diagnose().summary} {found[0].remedy.text}"
+    assert "NaN" not in told.replace("NaN or infinite", "")
 
 
 @pytest.mark.budget

@@ -12,7 +12,7 @@ from tests.session.seeded_trainings import Mlp, vectors
 from torch import nn
 from torch.nn import functional as F
 
-from neuraldbg import HookManager, NeuralDbg, NeuralDbgError, RingBuffer, TriggerEngine
+from neuraldbg import HookManager, NeuralDbg, NeuralDbgError, RingBuffer, TrainingHalted, TriggerEngine
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +32,7 @@ NAN, INF = float("nan"), float("inf")
         (1.0, {"b": INF}, "the gradient of layer 'b' is not finite"),
         (1.0, {"a": 5.0, "b": 101.0}, "the gradient norm of layer 'b' is 101, above 100"),
         (4.0, {"a": 5.0}, "the loss 4 is 4.0 times its moving average 1"),
+        (5.666e8, {}, "the loss 5.666e+08 is 5.7e8 times its moving average 1"),
         (None, {}, None),
     ],
 )
@@ -187,6 +188,62 @@ def test_breakpoints_are_hit_once_an_episode(monkeypatch: pytest.MonkeyPatch) ->
     assert debugger == [7]
 
 
+@pytest.mark.parametrize("strict", ["", "1"])
+def test_what_an_action_of_the_user_raises_is_the_users(
+    strict: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("NEURALDBG_STRICT", strict)
+    torch.manual_seed(0)
+    model = Mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    others: list[Any] = []
+
+    def broken(event: Any) -> None:
+        raise ValueError("my own")
+
+    with NeuralDbg(model, on_step=lambda step, _: 1 // (step.index - 3)) as dbg:
+        dbg.add_breakpoint("nonfinite_loss", broken)
+        dbg.add_breakpoint("nonfinite_loss", others.append)
+        for step in range(12):
+            x, y = vectors()
+            optimizer.zero_grad()
+            (F.cross_entropy(model(x), y) * (math.nan if step >= 6 else 1.0)).backward()
+            optimizer.step()
+    assert dbg.steps == 12
+    assert [event.first_step for event in others] == [6]
+    coverage = dbg.diagnose().run["coverage"]
+    assert not coverage["errors"], coverage
+    assert not [u for u in dbg.diagnose().unjudged if "fail" in u.reason]
+    said = "the action of the breakpoint on 'nonfinite_loss', a function of the program, raised once, at step 6"
+    assert any(note == f"{said}: ValueError: my own" for note in coverage["notes"]), coverage["notes"]
+    told = "\n".join(record.getMessage() for record in caplog.records)
+    assert "raised at step 6; the training goes on" in told
+    assert "in broken" in told
+    assert "user_calls.py" not in told
+    assert told.count("ZeroDivisionError") == 1
+    assert told.count("Traceback") == 2
+
+
+def test_an_action_can_stop_the_training() -> None:
+    torch.manual_seed(0)
+    model = Mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def stop(event: Any) -> None:
+        raise TrainingHalted(str(event), event.first_step)
+
+    done = 0
+    with pytest.raises(TrainingHalted, match="nonfinite loss"), NeuralDbg(model) as dbg:  # noqa: PT012
+        dbg.add_breakpoint("nonfinite_loss", stop)
+        for step in range(12):
+            x, y = vectors()
+            optimizer.zero_grad()
+            (F.cross_entropy(model(x), y) * (math.nan if step >= 6 else 1.0)).backward()
+            optimizer.step()
+            done += 1
+    assert done <= 7
+
+
 def test_tied_names_and_parameters_as_layer_names() -> None:
     model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 3))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -215,4 +272,6 @@ def test_capture_step_after_every_micro_batch_counts_the_optimizers_steps(clear_
             dbg.capture_step(micro)
     assert dbg.steps == 3
     assert dbg.record().scalar("backwards").values.tolist() == [4.0] * 3
-    assert dbg.inspect("fc1", step=11).step == 11
+    assert dbg.inspect("fc1", step=2).step == 2
+    with pytest.raises(LookupError, match="the loop's own 11 is step 2"):
+        dbg.inspect("fc1", step=11)

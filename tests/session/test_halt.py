@@ -188,3 +188,30 @@ def test_fine_tuning_with_a_loss_that_varies_by_batch_is_left_alone() -> None:
             F.mse_loss(model(x), x.sum(1, keepdim=True) + torch.randn(4, 1)).backward()
             optimizer.step()
     assert dbg.steps == 200
+
+
+@pytest.mark.parametrize("options", [{}, {"overhead": 0.0001, "settings": {"capture": {"allowance_s": 0.0}}}])
+def test_a_halt_on_a_gradient_norm_is_an_event_and_an_answer(options: Any) -> None:
+    """Three steps in a row make an explosion, and a halt does not wait for them: all say the same nevertheless."""
+    model = make()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    hits: list[Any] = []
+    with pytest.raises(TrainingHalted) as caught, NeuralDbg(model, halt=True, **options) as dbg:  # noqa: PT012
+        dbg.add_breakpoint("exploding_gradients", hits.append)
+        for step in range(40):
+            x, y = vectors()
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            if step == 30:
+                for p in model.fc2.parameters():
+                    assert p.grad is not None
+                    p.grad.mul_(1e6)
+            optimizer.step()
+    assert "gradient norm of layer 'fc2'" in caught.value.reason
+    assert [(event.layer, event.first_step) for event in hits] == [("fc2", 30)]
+    assert dbg.has_exploding_gradients()
+    health = dbg.analyze_gradient_health()
+    assert not health.healthy
+    assert health.layers["fc2"] == "exploding"
+    assert "exploding_gradients" in [event.kind for event in dbg.diagnose().events]
+    assert hits[0].details["norm"] > hits[0].details["threshold"]

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from tests.session.odd_trainings import ODDITIES
+from tests.session.odd_trainings import HOOKED, ODDITIES
 from tests.session.seeded_trainings import same
+from tests.session.test_bitwise import with_hooks
 
 from neuraldbg import NeuralDbg
 
@@ -52,3 +53,21 @@ def test_autograd_grad_is_no_backward(name: str, monkeypatch: pytest.MonkeyPatch
     assert run.scalar("loss").values.tolist() == pytest.approx([float(loss) for loss in losses], rel=1e-5)
     assert run.scalar("backwards").values.tolist() == [1.0] * 60
     assert "missing_zero_grad" not in [h.cause for h in dbg.diagnose().hypotheses]
+
+
+@pytest.mark.parametrize("name", HOOKED)
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+@pytest.mark.usefixtures("fresh_compiler")
+def test_bitwise_with_hooks_on_all_layers(name: str) -> None:
+    sessions: list[NeuralDbg] = []
+
+    def watch(model: Any) -> NeuralDbg:
+        sessions.append(with_hooks(model))
+        return sessions[-1]
+
+    same(values(HOOKED[name], lambda model: contextlib.nullcontext()), values(HOOKED[name], watch), name)
+    (dbg,) = sessions
+    assert dbg.record().info.coverage["errors"] == 0
+    assert not [hook.error for hook in dbg.hooks if hook.error]
+    steps = [hook.executions for hook in dbg.hooks if hook.moment == "after_step"]
+    assert steps[0] == dbg.steps > 0

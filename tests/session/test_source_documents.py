@@ -11,6 +11,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from neuraldbg.errors import UnknownName
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -124,16 +126,18 @@ def test_numbers_are_those_of_torch() -> None:
             optimizer.step()
             dbg.capture_step(step)
     assert dbg.get_gradient_history("conv1").values.tolist() == pytest.approx(expected, rel=1e-5)
-    assert dbg.get_gradient_history("conv1").steps.tolist() == list(range(100, 110))
-    state = dbg.inspect(layer_name="conv1", step=103)
-    assert state.step == 103
+    assert dbg.get_gradient_history("conv1").steps.tolist() == list(range(10))  # as events and hypotheses count
+    state = dbg.inspect(layer_name="conv1", step=3)
+    assert state.step == 3
     weight_and_bias = (state.statistics[f"param_grad/{name}"]["norm"] ** 2 for name in ("weight", "bias"))
     assert sum(weight_and_bias) ** 0.5 == pytest.approx(expected[3], rel=1e-5)
-    assert dbg.inspect("fc1", step=105).statistics["activation"]["norm"] == pytest.approx(activations[5], rel=1e-5)
+    assert dbg.inspect("fc1", step=5).statistics["activation"]["norm"] == pytest.approx(activations[5], rel=1e-5)
     assert state.input.shape == (8, 1, 8, 8)
     assert state.output.shape == state.gradient.shape == (8, 4, 6, 6)
-    with pytest.raises(LookupError, match="step 999 is not recorded: steps 100 to 109 are"):
+    with pytest.raises(LookupError, match=r"step 999 is not recorded: steps 0 to 9 are$"):
         dbg.inspect("conv1", step=999)
+    with pytest.raises(LookupError, match="step 103 is not recorded: steps 0 to 9 are; the loop's own 103 is step 3"):
+        dbg.inspect("conv1", step=103)
 
 
 def test_the_causal_engine(capsys: pytest.CaptureFixture[str]) -> None:  # 001
@@ -177,7 +181,8 @@ def test_the_causal_engine(capsys: pytest.CaptureFixture[str]) -> None:  # 001
     assert chain
     for name in ("vanishing_gradients", "gradient vanishing", hypotheses[0].cause):
         assert dbg.trace_causal_chain(name), name
-    assert not dbg.trace_causal_chain("no such failure")
+    with pytest.raises(UnknownName, match="no such failure"):
+        dbg.trace_causal_chain("no such failure")
     assert isinstance(couplings, list)
     event = next(e for e in dbg.diagnose().events if e.kind == "vanishing_gradients")
     assert (event.transition, event.first_step) == ("gradient_health", 0)

@@ -95,7 +95,9 @@ def test_an_error_in_one_step_does_not_touch_the_others(monkeypatch):
     alone, expected = train(batch=1, on_step=fail)
     assert together == alone
     assert [index for index, _ in together] == list(range(N))
-    assert run._capture.tally.errors == expected._capture.tally.errors == N // 10
+    for each in (run, expected):  # an exception of the user's function is no error of ours
+        assert each._capture.tally.errors == 0
+        assert any(f"raised {N // 10} times" in note for note in each.record().info.coverage["notes"])
     assert len(run.record().history.steps) == len(expected.record().history.steps) == N
 
 

@@ -45,10 +45,10 @@ def train() -> NeuralDbg:
     return dbg
 
 
-def screen(diagnosis: Diagnosis) -> str:
+def screen(diagnosis: Diagnosis, *, verbose: bool = False) -> str:
     out = io.StringIO()
-    print_diagnosis(diagnosis, Console(file=out, width=200))
-    return out.getvalue()
+    print_diagnosis(diagnosis, Console(file=out, width=200), verbose=verbose)
+    return " ".join(out.getvalue().split())
 
 
 def test_without_an_error_the_run_is_healthy_and_nothing_is_said_of_one() -> None:
@@ -79,5 +79,7 @@ def test_an_error_is_said_on_the_screen_in_the_report_and_in_the_json(
     failed = f"failed {times} time{'s' if times > 1 else ''}"
     assert times >= 1
     assert f"{doing} {failed}" in diagnosis.summary
-    assert f"{doing}: {failed}; the result may be incomplete" in screen(diagnosis)
+    assert f"{doing} {failed}" in screen(diagnosis)
+    assert f"Not judged: {doing}" in screen(diagnosis)
+    assert f"{doing}: {failed}; the result may be incomplete" in screen(diagnosis, verbose=True)
     assert failed in report(dbg.record(), diagnosis, "md", {})

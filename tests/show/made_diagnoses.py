@@ -64,6 +64,7 @@ EXPLODING = Diagnosis(
             ),
             rank=1,
             failure="loss divergence",
+            title="Learning rate too high",
         ),
         Hypothesis("init_scale_wrong", "architecture", 0.04, "weights of fc1 that are too large", layer="fc1", rank=2),
         Hypothesis("unnormalised_inputs", "data", 0.002, "inputs of scale 16", step=0, rank=3),

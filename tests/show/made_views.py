@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from neuraldbg.show.forms import Bar, Bars, Graph, Heat, Line, Lines, Link, Mark, Node, Scale, Spread
+from neuraldbg.show.forms import Bar, Bars, Graph, Heat, Line, Lines, Link, Mark, Node, Scale, Span, Spread, Timeline
 
 HOSTILE = (
     "<b>bold</b>",
@@ -75,6 +75,39 @@ def bars(layers=("conv1", "conv2", "fc"), **more):
     return Bars(**{**given, **more})
 
 
+def stack(layers=("conv1", "conv2", "fc"), **more):
+    """Bars whose groups are parts of one sum, with words; the second layer has no value."""
+    values = np.arange(1.0, len(layers) + 1)
+    values[1 % len(layers)] = np.nan
+    given = {
+        "stacked": True,
+        "bars": (Bar("forward", values), Bar("backward", values * 2)),
+        "words": tuple(f"{i} ms, {i}%" for i in range(len(layers))),
+        "limits": (),
+    }
+    return bars(layers, **{**given, **more})
+
+
+def timeline(layers=("conv1", "conv2", "fc"), **more):
+    """A step of 3 parts, in which each layer runs forward after the other, and backward in the reverse order."""
+    count = len(layers)
+    spans = [Span(0, 0.0, count, 0), Span(0, count, 3 * count, 1), Span(0, 3 * count, 3 * count + 1, 2)]
+    spans += [Span(i + 1, i, i + 1, 0) for i in range(count)]
+    spans += [Span(i + 1, 3 * count - 2 * (i + 1), 3 * count - 2 * i, 1) for i in range(count)]
+    given = {
+        "name": "timeline",
+        "title": "Timeline of a step",
+        "rows": ("one step", *layers),
+        "layers": (None, *layers),
+        "parts": ("forward", "backward", "optimizer"),
+        "spans": tuple(spans),
+        "scale": Scale("time since the step began", "ms"),
+        "words": ("the step", *(f"{layer}: {i} ms" for i, layer in enumerate(layers))),
+        "guilty": (layers[-1],),
+    }
+    return Timeline(**{**given, **more})
+
+
 def spread(layer="fc", *, histograms=True, columns=20, bins=8):
     shares = np.zeros((bins, columns))
     shares[np.arange(columns) % bins, np.arange(columns)] = 1.0
@@ -104,7 +137,7 @@ def graph(names=("learning rate too high", "update ratio out of range", "explodi
     )
     links = tuple(Link(str(i), str(i + 1), "data flow") for i in range(len(names) - 2))
     return Graph(
-        name="chain", title="How it came about", nodes=nodes, links=(*links, Link("0", str(len(names) - 1), "time"))
+        name="chain", title="Causal chain", nodes=nodes, links=(*links, Link("0", str(len(names) - 1), "time"))
     )
 
 
@@ -120,10 +153,14 @@ def every():
         spread(),
         spread(histograms=False),
         graph(),
+        stack(),
+        timeline(),
         EMPTY,
         heat(HOSTILE, title=HOSTILE[1]),
         lines(HOSTILE, title=HOSTILE[1]),
         bars(HOSTILE, title=HOSTILE[1]),
+        stack(HOSTILE, title=HOSTILE[1], words=HOSTILE),
+        timeline(HOSTILE, title=HOSTILE[1], words=("", *HOSTILE)),
         spread(HOSTILE[1]),
         spread(HOSTILE[5], histograms=False),
         graph(HOSTILE),

@@ -102,9 +102,9 @@ def test_a_diagnosis_says_what_its_text_says():
         "93% sure conv2, step 0",
         "<1% sure",
         *(one.statement for one in first.evidence),
-        "[measured 4.2, judged against 0.1]",
+        "[measured 4.2, threshold 0.1]",
         "against: inputs are normalised",
-        "Cannot be told apart from exploding_depth.",
+        "Cannot be distinguished from exploding_depth.",
         f"Fix: {first.remedy.text}",
         first.remedy.code,
         "symptom: the loss is NaN step 41, by time",
@@ -112,7 +112,7 @@ def test_a_diagnosis_says_what_its_text_says():
     ):
         assert words in text
     assert Page(HEALTHY._repr_html_()).text.startswith("HEALTHY: ")
-    assert "Loss divergence, likely due to a learning rate" in Page(first._repr_html_()).text
+    assert "A learning rate of 100, whose updates" in Page(first._repr_html_()).text
 
 
 def test_hostile_words_stay_text():

@@ -123,7 +123,9 @@ class Capture:
             judging=judging,
         )
         self.unhooked = Unhooked(self.scene)
+        self.optimizers.after_clip = self.unhooked.after_clip
         self.losses = Losses(self.hooks, self.models, self._before_backward, self.unhooked.after_backward, tell)
+        self.delivery.divided_by = self.losses.divided_by
         self.layouts = Layouts(self.hooks, self.losses)
         self.light = Light(
             self.hooks,
@@ -135,7 +137,7 @@ class Capture:
             self.settle,
             self._reopen,
         )
-        # The loop and native light steps know each other; the loop knows the port ``NativeSteps`` alone.
+        # The loop knows the port ``NativeSteps`` alone.
         self.losses.light = self.models.light = self.optimizers.light = self.owner.light = self.light
         self.scene.complete(self.models, self.optimizers, self.losses, self.light)
         self.hooks.table.grows = self.switch.hushed = self.light.leave
@@ -206,11 +208,11 @@ class Capture:
     @silently
     def summarise(self) -> None:
         """Emit the facts that need the whole run so far."""
-        facts: tuple[Fact, ...] = ()
         with self.owner.asked(_ASKED_S) as still:
             if still:
+                self.learning.summarise()
                 self.readers.at("summarise")
-                facts, self.scene.facts = tuple(self.scene.facts), []
+            facts, self.scene.facts = (tuple(self.scene.facts), []) if still else ((), self.scene.facts)
         if facts and self._note is not None:
             self._note(facts)
 
@@ -281,7 +283,7 @@ class Capture:
     def _before_backward(self, accumulates: bool) -> bool:
         """Handle the begin of a backward pass. Return True if gradients left by an earlier one were cleared before."""
         self._before_pass(calling=False)
-        self.unhooked.before_backward()
+        self.unhooked.before_backward(accumulates=accumulates)
         if not self.switch.in_full_step():
             return False
         if self.losses.backwards >= _READ_BACKWARDS:
@@ -308,10 +310,9 @@ class Capture:
         if self._judge is None:
             return
         self.hooks.table.gather()
-        loss = self.losses.loss(closure=self._closure)
         stream = self._open[-1].index if self._open else 0
         norms = self.params.layer_norms(self.optimizers.watched.values())
-        reason = self._judge(stream, loss[0] if loss else None, norms)
+        reason = self._judge(stream, self.losses.loss(closure=self._closure, stream=stream), norms)
         if reason is not None:
             step = self.steps
             self._close(applied=False)
@@ -321,8 +322,7 @@ class Capture:
     def _end(self, stream: Stream) -> None:
         self._pending, self.owner.open = True, False
         self._together |= len(self._open) > 1
-        # A step stays open only while a second optimizer may still belong to it. A model compiled as a whole does not
-        # report the begin of its next pass.
+        # Open only while a second optimizer may belong to it. A model compiled as a whole reports no next pass.
         settled = self.steps >= SETTLED and not self._together
         if settled or not self.models.entered:
             self._close()
@@ -352,34 +352,34 @@ class Capture:
     def _put_aside(self, *, applied: bool) -> None:
         self._pending = False
         now = self.pace.now()
-        self.tally.collect()
+        own = self.tally.spent(self.pace.clock(now))
         if not self.switch.in_full_step():
-            self._close_light(now, applied=applied)
+            self._close_light(now, own, applied=applied)
             return
         stream = self._open[0] if self._open else None
         counted, awaited = scalars(self.scene, stream, closure=self._closure)
         try:
             self._learn()
         finally:  # a time limit of the program's may end the reading of facts: the step counts
-            self._book(now, stream, counted, awaited, applied=applied)
+            self._book(now, own, counted, awaited, applied=applied)
             self._get_ready(at_once=not applied)
 
     def _book(
-        self, now: float, stream: Stream | None, counted: dict[str, float], awaited: list[Awaited], *, applied: bool
+        self, now: float, own: float, counted: dict[str, float], awaited: list[Awaited], *, applied: bool
     ) -> None:
         counted |= self.scene.scalars
-        index = stream.index if stream is not None else 0
+        index = self._open[0].index if self._open else 0
         taken = self.hooks.table.take()
         late = self.hooks.table.send(taken, awaited)
         facts, watched = tuple(self.scene.facts), tuple(self.optimizers.watched.values()) if applied else ()
         closed = Closed(self.steps, index, now, counted, facts, applied, self.layouts.now(), taken, watched, late)
         self._booked = self.steps
-        self.pace.book(closed, self.tally.seconds)
+        self.pace.book(closed, own, self.tally.seconds)
 
-    def _close_light(self, now: float, *, applied: bool) -> None:
+    def _close_light(self, now: float, own: float, *, applied: bool) -> None:
         stream = self._open[0] if self._open else None
         odd = self.losses.odd or not applied or bool(self.scene.facts)
-        own, seen = self.tally.seconds, self._seen(stream) if self.switch.sighted else None
+        seen = self._seen(stream) if self.switch.sighted else None
         glimpse = glimpse_of(self.steps, stream, now, self.losses.take(), own, closure=self._closure, seen=seen)
         self.pace.waiting.append(glimpse)
         self._open.clear()

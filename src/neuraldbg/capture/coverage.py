@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from neuraldbg.capture.guest import tensor_memory
 from neuraldbg.capture.guest.live_objects import made
+from neuraldbg.capture.guest.module_tree import parameters
 from neuraldbg.capture.guest.program_objects import closed
+from neuraldbg.capture.guest.tensor_kinds import silently
 from neuraldbg.capture.parameters.parameters import FROZEN
 
 if TYPE_CHECKING:
@@ -18,12 +20,14 @@ def coverage(scene: Scene, *, steps: int, cost: dict[str, float], recompiled: bo
     """Return the part of ``RunInfo.coverage`` that capture knows, after ``steps`` steps at the given ``cost``."""
     hooks, models = scene.hooks, scene.models
     silent = hooks.never_fired()
+    bare = hooks.only_without_grad(silent)
     left = {hooks.table.sites[row].module for row in hooks.graph.left if row >= 0}
     return {
         "layers": len(hooks.probes),
         "seen": len(hooks.probes) - len(silent),
         # A layer in a graph that was left alone was called all the same.
-        "never_fired": [path for path in silent if path not in left],
+        "never_fired": [path for path in silent if path not in left and path not in bare],
+        "without_grad": bare,
         "notes": [*_notes(hooks, recompiled=recompiled, packed=packed), *_of_memory(scene)],
         "unread": {**models.owner.unread(), **_unread(scene)},
         "left_compiled": sorted(set(hooks.graph.left.values())),
@@ -38,6 +42,13 @@ def coverage(scene: Scene, *, steps: int, cost: dict[str, float], recompiled: bo
         "reached": models.committed,
         "transformed": models.transformed,
     }
+
+
+@silently
+def device_of(scene: Scene) -> str:
+    """Return the device of the first parameter of the models that are watched, ``cuda:0``; "" if there is none now."""
+    every = (parameter for model in scene.models.found for parameter in parameters(model.root))
+    return next((str(parameter.device) for parameter in every), "")
 
 
 def _made(scene: Scene) -> int:
@@ -58,7 +69,7 @@ def _notes(hooks: HookManager, *, recompiled: bool, packed: bool) -> list[str]:
     if recompiled:
         notes.append("compiled code was compiled again, since the session set its hooks")
     if packed:
-        notes.append("saved tensors are packed (checkpointing or offloading): they are not looked at")
+        notes.append("saved tensors are packed (checkpointing or offloading): they are not read")
     if closed():
         notes.append(f"objects that are read by methods of their own were left closed: {', '.join(closed())}")
     if hooks.tally.errors:

@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 COMMANDS = (
     "causes",
     "compare",
+    "completion",
     "dashboard",
+    "debug",
     "doctor",
     "explain",
     "export",
     "plot",
+    "profile",
     "report",
     "run",
 )
@@ -32,6 +35,17 @@ COMMANDS = (
 
 INTERRUPTED = 130
 """What a shell reports for a program that ended by Ctrl-C: 128 + SIGINT."""
+
+WELCOME = """\
+NeuralDBG says why a neural-network training failed: which cause, which layer,
+which step, and the fix.
+
+  neuraldbg run train.py     run a training under watch; the diagnosis comes last
+  neuraldbg explain RUN      read the diagnosis again; `report RUN` writes it to a file
+  neuraldbg dashboard RUN    look into every layer; `compare A B` finds what differs
+
+A RUN is a folder in neuraldbg-runs. All commands: neuraldbg --help"""
+"""What is printed if no command is given."""
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -73,7 +87,8 @@ def _group() -> LazyGroup:
     return LazyGroup(
         "neuraldbg",
         members={name: f"neuraldbg.cli.{name}" for name in COMMANDS},
-        help="Says why a neural-network training failed: which cause, which layer, which step, and the fix.",
+        welcome=WELCOME,
+        help="Finds out why a neural network training failed: the cause, the layer, the step and the fix.",
         epilog="Start with: neuraldbg run train.py",
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )

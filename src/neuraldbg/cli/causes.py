@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from neuraldbg.cli.command import OK, Result
+from neuraldbg.cli.command import OK, Command, Result, examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,11 +21,17 @@ TEXT = 4
 """Spaces before the text under a heading of a page."""
 WIDEST = 88
 """Columns of a page."""
+LEAST = 24
+"""Least columns for the titles beside the ids in the list of causes."""
 WHOLE: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}
 """Names such as log-softmax stay in one piece."""
 
 
-@click.command("causes", short_help="List the causes, or read one's page.")
+@examples(
+    ("causes", "all of them, one a line"),
+    ("causes dead_relu", "how one shows, and what to do"),
+)
+@click.command("causes", cls=Command, short_help="List the causes, or read one's page.")
 @click.argument("cause_id", metavar="[ID]", required=False)
 def COMMAND(cause_id: str | None) -> Result:  # noqa: N802 (the name is the contract)
     """List every cause that a diagnosis can name, or show the page of one: how it shows and what to do."""
@@ -42,15 +48,21 @@ def COMMAND(cause_id: str | None) -> Result:  # noqa: N802 (the name is the cont
 
 
 def _list(console: Console, causes: tuple[Cause, ...]) -> None:
-    """One line a cause, under its category."""
+    """One line a cause, under its category; on a narrow terminal its id has a line of its own."""
     from rich.text import Text  # noqa: PLC0415
 
-    wide = max((len(one.id) for one in causes), default=0)
+    ids = max((len(one.id) for one in causes), default=0)
+    beside = console.width - ids - 4
+    below = beside < LEAST  # no room for a title beside the longest id
+    wide = min(max((len(one.title) for one in causes), default=0), max(10, console.width - 4) if below else beside)
     for category in dict.fromkeys(one.category for one in causes):
         console.print(Text(category, style="bold"))
         for one in causes:
             if one.category == category:
-                line = Text.assemble("  ", (f"{one.id:<{wide}}", "cyan"), "  ", one.title)
+                *first, last = textwrap.wrap(one.title, wide)
+                for part in [*first, last] if below else first:
+                    console.print(Text(f"  {part}"), soft_wrap=True)
+                line = Text.assemble("    " if below else f"  {last:<{wide}}  ", (one.id, "cyan"))
                 console.print(line, no_wrap=True, overflow="ignore", crop=False)
     console.print(Text(f"{len(causes)} causes; `neuraldbg causes ID` shows one's page.", style="dim"))
 
@@ -59,7 +71,7 @@ def _page(console: Console, cause: Cause) -> None:
     """The module's docstring: its first line, then headings with text below; deeper indented lines stay as they are."""
     from rich.text import Text  # noqa: PLC0415
 
-    console.print(Text.assemble((cause.id, "bold cyan"), f"  {cause.category}"))
+    console.print(Text.assemble((cause.title, "bold"), " · ", (cause.id, "bold cyan"), f" · {cause.category}"))
     for line in _reflowed(cleandoc(cause.page), min(console.width, WIDEST)):
         if line and not line.startswith(" "):
             console.print(Text(line, style="bold"), soft_wrap=True)

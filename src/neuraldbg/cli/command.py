@@ -7,14 +7,13 @@ it imports inside the callback, so that the help is instant and no command pays 
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
-from neuraldbg.errors import ConfigError
+from neuraldbg.arguments import writable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,22 +21,53 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis
 
 OK, FAILED, USAGE, VERDICT = 0, 1, 2, 3
-"""Exit statuses: done; the watched script failed; wrong use; ``--fail-on`` and the verdict is that bad."""
+"""Exit statuses: done; the watched script failed; wrong use, or a file that cannot be written; ``--fail-on`` and the
+verdict is that bad."""
 
 Result: TypeAlias = "int | Callable[[], int] | None"
 """An exit status, or work to be done once the command line has been read: a script that itself uses click must not
 find our context around it."""
 
+
+class Command(click.Command):
+    """A command whose help ends with examples of its use."""
+
+    examples: tuple[tuple[str, str], ...] = ()
+    """Command lines after ``neuraldbg``, each with what it does."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples below the options."""
+        if self.examples:
+            with formatter.section("Examples"):
+                for line, text in self.examples:  # a line that is broken cannot be pasted
+                    formatter.write(f"  neuraldbg {line}\n      {text}\n")
+        super().format_epilog(ctx, formatter)
+
+
+def examples(*lines: tuple[str, str]) -> Callable[[Command], Command]:
+    """Return a decorator that gives a command its examples."""
+
+    def give(command: Command) -> Command:
+        command.examples = lines
+        return command
+
+    return give
+
+
 fail_on = click.option(
     "--fail-on",
     type=click.Choice(["failing", "suspect"]),
-    help="Exit with status 3 when the verdict is that bad or worse.",
+    help="Exit with status 3 if the verdict is this or worse.",
 )
 json_to = click.option(
     "--json",
     "json_to",
     metavar="FILE",
     help="Also write the diagnosis as strict JSON ('-': standard output, after what a script prints there).",
+)
+
+verbose = click.option(
+    "-v", "--verbose", is_flag=True, help="Show all causes with all evidence, and all that was not judged."
 )
 
 
@@ -53,24 +83,16 @@ def json_target(given: str | None) -> Path | str | None:
     """
     if given is None or given == "-":
         return given
-    try:
-        path = Path(given).absolute()
-    except OSError as error:
-        raise ConfigError(f"--json {given}: the folder that you are in was deleted; give a path from /") from error
-    if path.is_dir():
-        raise ConfigError(f"--json {given}: this is a folder; give the name of a file")
-    if not path.parent.is_dir():
-        raise ConfigError(f"--json {given}: there is no folder {path.parent}; create it first")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise ConfigError(f"--json {given}: no permission to write there")
-    return path
+    return writable(given, "--json")
 
 
 def write_json(diagnosis: Diagnosis, target: Path | str | None) -> str | None:
     """Write the diagnosis where ``json_target`` said; return why it could not be done, None when it was."""
-    if target is None:
-        return None
-    text = diagnosis.to_json() + "\n"
+    return write_text(diagnosis.to_json() + "\n", target) if target is not None else None
+
+
+def write_text(text: str, target: Path | str) -> str | None:
+    """Write the text of a JSON where ``json_target`` said; return why it could not be done, None when it was."""
     try:
         if isinstance(target, Path):
             target.write_text(text, encoding="utf-8")

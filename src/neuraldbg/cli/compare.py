@@ -1,4 +1,4 @@
-"""``neuraldbg compare``: where two runs part first, and what else is different."""
+"""``neuraldbg compare``: the first difference between two runs, and all others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from neuraldbg.cli.command import FAILED, OK, VERDICT, Result, json_target
+from neuraldbg.cli.command import OK, VERDICT, Command, Result, examples, json_target, write_text
 from neuraldbg.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from neuraldbg.saved import Run
 
 
-@click.command("compare", short_help="Find where two saved runs part first.")
+@examples(
+    ("compare runs/before runs/after", "what differs first, and by how much"),
+    ("compare --ranks 0 1 runs/one", "two ranks of one run"),
+    ("compare a b --fail-on divergence", "for a shell script: status 3 if they differ"),
+)
+@click.command("compare", cls=Command, short_help="Find the first difference between two saved runs.")
 @click.argument("one", metavar="A")
 @click.argument("other", metavar="[B]", required=False)
 @click.option("--ranks", nargs=2, type=int, metavar="I J", help="Compare two ranks of the one run A.")
@@ -43,7 +48,7 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     terminal: bool,
     fail_on: str | None,
 ) -> Result:
-    """Compare the runs A and B step by step and layer by layer: where they part first, by how much, and how it goes on.
+    """Compare the runs A and B step by step and layer by layer: the first difference, its size, and its growth.
 
     A and B are run folders, .ndbg files or exported .json files. Layers that were renamed are matched by their
     structure. Made for "it trained before my change", float32 against bfloat16, eager against compiled, two ranks, two
@@ -70,16 +75,11 @@ def COMMAND(  # noqa: N802 (the name is the contract)
             _draw(runs, comparison, Path(out))
         click.echo(f"wrote {out}", err=target == "-")
     if target is not None:
-        text = comparison.to_json() + "\n"
-        try:
-            if isinstance(target, Path):
-                target.write_text(text, encoding="utf-8")
-            else:
-                click.echo(text, nl=False)
-        except OSError as error:
-            click.echo(f"neuraldbg: the JSON could not be written: {error}", err=True)
-            return FAILED
-    return VERDICT if fail_on and comparison.verdict not in ("identical", "close") else OK
+        problem = write_text(comparison.to_json() + "\n", target)
+        if problem:
+            raise ConfigError(problem)
+    alike = comparison.verdict in ("identical", "close") and not comparison.one_failed
+    return VERDICT if fail_on and not alike else OK
 
 
 def _opened(one: str, other: str | None, ranks: tuple[int, int] | None) -> tuple[tuple[Run, Run], tuple[str, str]]:
@@ -93,7 +93,9 @@ def _opened(one: str, other: str | None, ranks: tuple[int, int] | None) -> tuple
         files = find_run(Path(one), ranks[0]), find_run(Path(one), ranks[1])
         return (Run.load(files[0]), Run.load(files[1])), (f"rank {ranks[0]}", f"rank {ranks[1]}")
     assert other is not None
-    return (Run.load(one), Run.load(other)), _names(Path(one).absolute(), Path(other).absolute())
+    same = find_run(Path(one)).resolve() == find_run(Path(other)).resolve()
+    names = _names(*(Path(one).absolute(),) * 2) if same else _names(Path(one).absolute(), Path(other).absolute())
+    return (Run.load(one), Run.load(other)), names
 
 
 def _names(one: Path, other: Path) -> tuple[str, str]:
@@ -110,7 +112,8 @@ def _checked(path: Path) -> None:
     """Refuse a picture that cannot be drawn before anything is computed."""
     from neuraldbg.show.static.canvas import target  # noqa: PLC0415
 
-    target(path)
+    if not target(path).absolute().parent.is_dir():
+        raise ConfigError(f"cannot write {str(path)!r}: there is no folder {path.parent}; create it first")
 
 
 def _print_views(runs: tuple[Run, Run], comparison: Comparison, console: Console) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 
-from neuraldbg.cli.command import OK, Result
+from neuraldbg.cli.command import OK, Command, Result, examples
 from neuraldbg.dashboard import HOST, PORT
-from neuraldbg.errors import MissingExtra
+from neuraldbg.errors import MissingExtra, RunFileError
 
 NEEDED = ("dash", "plotly", "dash_cytoscape", "yaml")
 
@@ -35,7 +35,11 @@ class Request:
     browser: bool = True
 
 
-@click.command("dashboard", short_help="Show runs in the browser, live while they go on.")
+@examples(
+    ("dashboard neuraldbg-runs", "all runs, those that go on too"),
+    ("dashboard runs/one --port 8060 --no-browser", "over ssh -L 8060:127.0.0.1:8060"),
+)
+@click.command("dashboard", cls=Command, short_help="Show runs in the browser, live while they go on.")
 @click.argument("run", metavar="RUN")
 @port_option
 @click.option("--host", default=HOST, show_default=True, help="The address to listen on.")
@@ -63,6 +67,14 @@ def need() -> None:
         raise MissingExtra("the dashboard", "dashboard")
 
 
+def check_dashboard(dashboard: bool, port: int | None) -> None:
+    """Check the options of a dashboard beside a training. Raises MissingExtra and UsageError."""
+    if dashboard:
+        need()
+    elif port is not None:
+        raise click.UsageError("--port is the dashboard's: give --dashboard, too")
+
+
 def serve(request: Request) -> int:
     """Show what is there until Ctrl-C."""
     from neuraldbg.dashboard.port import listen  # noqa: PLC0415
@@ -72,11 +84,18 @@ def serve(request: Request) -> int:
 
     settings = load_settings(request.config)
     feed = RunFeed(request.path, pace_s=settings.refresh_rate / 2)
+    entries = feed.runs()
+    if entries and all(entry.state == "unreadable" for entry in entries):  # a page could show nothing but this
+        raise RunFileError(entries[0].problem)
     listening, said = listen(request.host, request.port, expose=request.expose)
     server = page_server(feed, settings, listening, host=request.host, expose=request.expose)
     for sentence in said:
         click.echo(f"neuraldbg: {sentence}", err=True)
     click.echo(f"Dashboard of {request.path}: {server.url}\nCtrl-C ends it.")
+    if not entries:
+        click.echo(
+            f"There is no run in {request.path} or in folders just below it yet: the first is shown when it begins."
+        )
     if request.browser and sys.stdout.isatty() and _has_screen():
         import webbrowser  # noqa: PLC0415 (only here)
 

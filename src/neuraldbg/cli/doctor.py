@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from neuraldbg.cli.command import FAILED, OK, Result
+from neuraldbg.cli.command import FAILED, OK, Command, Result, examples
 from neuraldbg.cli.run import RUNS
 from neuraldbg.cli.timed_run import clocked
 from neuraldbg.runner.script import resolve
@@ -24,8 +24,13 @@ EXTRAS = {
 """The modules that each extra of pyproject.toml brings."""
 
 
+@examples(
+    ("doctor", "is everything there?"),
+    ("doctor --train train.py", "where the time of watching goes"),
+)
 @click.command(
     "doctor",
+    cls=Command,
     context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS]",
     short_help="Check the installation, or what watching a script costs.",
@@ -79,7 +84,9 @@ def _statistics() -> str:
         from neuraldbg.capture.guest import native  # noqa: PLC0415
     except Exception as error:  # noqa: BLE001 (as above)
         return f"not available: {type(error).__name__}: {error}"
-    missing = "" if native.native is not None else "; slower: the native kernel was not built, for want of a C compiler"
+    # It is written with the vectors of GCC and clang: a compiler would be of no use on Windows.
+    why = "was not built (no C compiler)" if os.name == "posix" else "is for Linux and macOS"
+    missing = "" if native.native is not None else f"; slower: the native kernel {why}"
     return f"on the CPU {native.backend()}{missing}; {_device_statistics()}"
 
 
@@ -99,7 +106,7 @@ def _extra(name: str, modules: tuple[str, ...]) -> str:
     missing = [module for module in modules if find_spec(module) is None]
     if not missing:
         return "installed"
-    return f"missing {', '.join(missing)}: pip install 'neuraldbg[{name}]'"
+    return f"missing {', '.join(missing)}: in your clone of NeuralDBG, pip install '.[{name}]'"
 
 
 def _folder(here: Path) -> tuple[bool, str]:

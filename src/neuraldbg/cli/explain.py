@@ -7,17 +7,34 @@ from pathlib import Path
 
 import click
 
-from neuraldbg.cli.command import FAILED, Result, fail_on, json_target, json_to, verdict_status, write_json
+from neuraldbg.cli.command import (
+    Command,
+    Result,
+    examples,
+    fail_on,
+    json_target,
+    json_to,
+    verbose,
+    verdict_status,
+    write_json,
+)
+from neuraldbg.errors import ConfigError
 
 STUCK_S = 60.0
 """A run of which it cannot be known whether somebody writes it is not said to go on after so long without a word."""
 
 
-@click.command("explain", short_help="Explain a saved run.")
+@examples(
+    ("explain neuraldbg-runs/train-20260102-101500", "a run of yesterday"),
+    ("explain runs/one --json diagnosis.json", "for a program"),
+    ("explain runs/one --fail-on failing", "for a shell script: status 3 if it is that bad"),
+)
+@click.command("explain", cls=Command, short_help="Explain a saved run.")
 @click.argument("run", metavar="RUN")
 @json_to
 @fail_on
-def COMMAND(run: str, json_to: str | None, fail_on: str | None) -> Result:  # noqa: N802 (the name is the contract)
+@verbose
+def COMMAND(run: str, json_to: str | None, fail_on: str | None, verbose: bool) -> Result:  # noqa: N802 (the name is the contract)
     """Print the diagnosis of RUN.
 
     RUN is a run folder, a folder above it that holds a single run, or a .ndbg file. A folder stands for its newest run
@@ -36,25 +53,27 @@ def COMMAND(run: str, json_to: str | None, fail_on: str | None) -> Result:  # no
     if target != "-":  # standard output is the JSON alone then
         ending = _ending(file) if loaded.info.outcome.kind == "running" else ""
         with readable("shown"):
-            print_diagnosis(replace(diagnosis, summary=f"{diagnosis.summary}{ending}"), Console())
+            headline = f"{diagnosis.headline}{ending}" if diagnosis.headline else ""
+            shown = replace(diagnosis, summary=f"{diagnosis.summary}{ending}", headline=headline)
+            print_diagnosis(shown, Console(), verbose=verbose)
     if beside := others(Path(run), file):
         click.echo(f"neuraldbg: {beside}", err=True)
     problem = write_json(diagnosis, target)
     if problem:
-        click.echo(f"neuraldbg: {problem}", err=True)
-        return FAILED
+        raise ConfigError(problem)
     return verdict_status(diagnosis, fail_on)
 
 
 def _ending(file: Path) -> str:
     """Say of a run that has no end whether it goes on: that is no part of the record, and may change at any time."""
     from neuraldbg.record.follow import killed, look, silence  # noqa: PLC0415 (see command.py)
+    from neuraldbg.record.reader import is_session  # noqa: PLC0415
     from neuraldbg.show.format.safe_text import duration  # noqa: PLC0415
 
-    if file.suffix == ".json":
+    if is_session(file):
         return " The run had not ended when this was exported, or it was killed."
     if killed(file):
-        return " The run was killed: its file has no end, and nobody writes it any more."
+        return " The run was killed: its file has no end, and no process writes to it."
     if (quiet := silence(look(file))) > STUCK_S:
         return f" The run has not ended, but nothing was recorded for {duration(quiet)}: it may have been killed."
-    return " The run still goes on: this is how it stands now."
+    return " The run is still going on: this is its state now."

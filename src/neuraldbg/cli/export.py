@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from neuraldbg.cli.command import OK, Result
+from neuraldbg.cli.command import OK, Command, Result, examples
 
 FORMATS = ("crash", "csv", "json", "parquet", "perfetto", "session", "tensorboard")
 """As in ``export.EXPORTERS``, which is not imported for the help."""
@@ -12,7 +12,12 @@ SELECTING = "csv, parquet, perfetto, tensorboard"
 """Those that take --layer and --stat; the others always hold the whole run."""
 
 
-@click.command("export", short_help="Write a saved run for other tools.")
+@examples(
+    ("export runs/one", "everything, as JSON"),
+    ("export runs/one --format csv -o tables", "tables, for pandas or a spreadsheet"),
+    ("export runs/one --format tensorboard -o logs", "for tensorboard --logdir logs"),
+)
+@click.command("export", cls=Command, short_help="Write a saved run for other tools.")
 @click.argument("run", metavar="RUN")
 @click.option(
     "--format",
@@ -23,7 +28,12 @@ SELECTING = "csv, parquet, perfetto, tensorboard"
     help="What to write: csv and parquet are folders of tables, tensorboard is a folder for --logdir, perfetto a trace "
     "for ui.perfetto.dev, crash the last steps; json and session hold everything and can be loaded again.",
 )
-@click.option("-o", "--out", metavar="PATH", help="Where to write; a name after the format in this folder otherwise.")
+@click.option(
+    "-o",
+    "--out",
+    metavar="PATH",
+    help="Where to write, in folders that are made if missing; a name after the format in this folder otherwise.",
+)
 @click.option(
     "--layer",
     "layers",
@@ -44,8 +54,8 @@ def COMMAND(  # noqa: N802 (the name is the contract)
 ) -> Result:
     """Write RUN as files that other tools read.
 
-    RUN is a run folder, a folder above it that holds a single run, a .ndbg file, or a .json that was exported. Works on
-    a run that is still going, as far as it is recorded.
+    RUN is a run folder, a folder above it that holds a single run, a .ndbg file, or an exported JSON file. Works on a
+    run that is still going, as far as it is recorded.
     """
     from neuraldbg.export import exporter  # noqa: PLC0415 (see command.py)
     from neuraldbg.saved import Run  # noqa: PLC0415

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from neuraldbg.cli.command import OK, Result
+from neuraldbg.cli.command import OK, Command, Result, examples
 from neuraldbg.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,33 +22,52 @@ if TYPE_CHECKING:
 CRASH = "crash"
 """The picture of several panels that is drawn where no view is chosen."""
 IN_TERMINAL = ("loss", "heatmap", "chain")
-"""The views that stand for the crash picture in a terminal, one below the other."""
+OF_LAYER = ("loss", "series", "distribution")
+"""The views that stand for the crash picture, and for that of one layer, in a terminal, one below the other."""
 _RANGE = re.compile(r"(\d*):(\d*)")
 
 
-class _Plot(click.Command):
+class _Plot(Command):
     """Lists the views below the options: they are known to who draws, and only looked up for this help."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the names of the views and what each shows."""
-        del ctx
         from neuraldbg.show.views import VIEWS  # noqa: PLC0415 (see command.py)
 
         with formatter.section("Views"):
             crash = (CRASH, "loss, gradients and activations of all layers up to the failure")
             formatter.write_dl(sorted([crash, *((member.name, member.title) for member in VIEWS)]))
+        super().format_epilog(ctx, formatter)
 
 
+@examples(
+    ("plot runs/one", "the crash picture, as crash.png"),
+    ("plot runs/one --view loss --terminal", "in the terminal"),
+    ("plot runs/one --view series --layer fc1 --stat rms", "one statistic of one layer"),
+)
 @click.command("plot", cls=_Plot, short_help="Draw a saved run: loss, gradients, activations.")
 @click.argument("run", metavar="RUN")
 @click.option("--view", "name", default=CRASH, show_default=True, metavar="VIEW", help="What to draw: see below.")
 @click.option("--layer", metavar="LAYER", help="Only this layer: a path, or a name such as conv2 or Dense_1.")
-@click.option("--stat", metavar="STAT", help="Which statistic: norm, rms, mean, std, zeros, dead, ...")
-@click.option("--kind", metavar="KIND", help="Of what: activation, output_grad, param, param_grad, update, ...")
-@click.option("--step", type=click.IntRange(min=0), metavar="N", help="Look at this step (counted from 0).")
+@click.option(
+    "--stat", metavar="STAT", help="Which statistic: norm, rms, mean, std, zeros, dead, ...  [default: the view's own]"
+)
+@click.option(
+    "--kind",
+    metavar="KIND",
+    help="Of what: activation, output_grad, param, param_grad, update, ...  [default: the view's own]",
+)
+@click.option(
+    "--step",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="The step to show, counted from 0.  [default: the view's own]",
+)
 @click.option("--steps", "span", metavar="A:B", help="Only the steps from A to B; either may be left out.")
 @click.option("--terminal", is_flag=True, help="Print it as text; draws a file as well only with -o.")
-@click.option("--theme", type=click.Choice(["light", "dark"]), default="light", show_default=True)
+@click.option(
+    "--theme", type=click.Choice(["light", "dark"]), default="light", show_default=True, help="Colours of the picture."
+)
 @click.option(
     "-o",
     "--out",
@@ -69,9 +88,10 @@ def COMMAND(  # noqa: N802 (the name is the contract)
 ) -> Result:
     """Draw a VIEW of RUN, with the moment of failure and the guilty layer.
 
-    Without --view it is the crash picture: the loss, every layer's gradient and activation on a log axis.
+    Without --view it is the crash picture: the loss, every layer's gradient and activation on a log axis; with --layer,
+    those of that layer and the layers in it. RUN may also be a crash dump, such as crash.json.
     """
-    from neuraldbg.saved import Run, readable  # noqa: PLC0415 (see command.py)
+    from neuraldbg.saved import Run, load_dump, readable  # noqa: PLC0415 (see command.py)
     from neuraldbg.show.views.view import Choice  # noqa: PLC0415
 
     first, last = _steps(span)
@@ -79,13 +99,15 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     given = {"layer": layer, "stat": stat, "kind": kind, "step": step, "steps": span}
     _check(name, {option for option, value in given.items() if value is not None})
     where = None if terminal and out is None else _target(out or f"{name}.png")
-    record = Run.load(run)
+    dump = load_dump(run)
+    record = Run.load(run) if dump is None else dump[0]
     if step is not None and step >= record.steps:
         raise ConfigError(f"--step {step}: the run has {record.steps:,} steps, counted from 0")
-    diagnosis = record.diagnose()
+    diagnosis = record.diagnose() if dump is None else dump[1]
     if terminal:
         with readable("shown"):
-            _print(record, diagnosis, IN_TERMINAL if name == CRASH else (name,), choice)
+            whole = IN_TERMINAL if layer is None else OF_LAYER
+            _print(record, diagnosis, whole if name == CRASH else (name,), choice)
     if where is not None:
         with readable("drawn"):
             _draw(record, diagnosis, name, choice, where, theme)
@@ -110,9 +132,9 @@ def _check(name: str, given: set[str]) -> None:
     """Say of a view that is not there which are, and of an option that does not change a view which do."""
     from neuraldbg.show.views import VIEWS  # noqa: PLC0415 (see command.py)
 
-    takes = {member.name: {"step", "steps", *member.takes} for member in VIEWS} | {CRASH: set()}
+    takes = {member.name: {"step", "steps", *member.takes} for member in VIEWS} | {CRASH: {"layer"}}
     if name not in takes:
-        raise ConfigError(f"there is no view {name!r}: {', '.join(sorted(takes))} are")
+        raise ConfigError(f"there is no view {name!r}: choose one of {', '.join(sorted(takes))}")
     wrong = sorted(given - takes[name])
     if wrong:
         options = ", ".join(f"--{option}" for option in wrong)
@@ -143,7 +165,7 @@ def _draw(run: Run, diagnosis: Diagnosis, name: str, choice: Choice, where: Path
     if name == CRASH:
         from neuraldbg.show.static.crash import save_crash  # noqa: PLC0415 (see command.py)
 
-        save_crash(run, diagnosis, where, theme=theme)
+        save_crash(run, diagnosis, where, theme=theme, layer=choice.layer)
     else:
         from neuraldbg.show.static.draw import save  # noqa: PLC0415 (see command.py)
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
-from neuraldbg.cli.command import OK, Result
+from neuraldbg.cli.command import OK, Command, Result, examples
 from neuraldbg.errors import ConfigError
 
 
-@click.command("report", short_help="Write a saved run up as one file: HTML or Markdown.")
+@examples(
+    ("report runs/one", "report.html, to be sent to anybody"),
+    ("report runs/one --format md -o -", "Markdown for an issue or a pull request"),
+)
+@click.command("report", cls=Command, short_help="Write a saved run up as one file: HTML or Markdown.")
 @click.argument("run", metavar="RUN")
 @click.option(
     "-o",
@@ -23,7 +26,7 @@ from neuraldbg.errors import ConfigError
     "--format",
     "kind",
     type=click.Choice(["html", "md"]),
-    help="By default what the name of FILE ends in, html for '-'.",
+    help="By default the suffix of FILE, html for '-'.",
 )
 def COMMAND(run: str, out: str | None, kind: str | None) -> Result:  # noqa: N802 (the name is the contract)
     """Write RUN up: verdict, causes with their evidence, pictures, what ran, and what could not be judged.
@@ -44,9 +47,9 @@ def COMMAND(run: str, out: str | None, kind: str | None) -> Result:  # noqa: N80
     record = Run.load(file)
     diagnosis = record.diagnose()
     with readable("reported"):
-        text = report(record, diagnosis, kind or "html", backgrounds(diagnosis))
+        text = report(record, diagnosis, kind or "html", backgrounds(diagnosis), record.profile())
     if out == "-":
-        sys.stdout.write(text)
+        click.echo(text.encode(), nl=False)  # as a file has it: the stream's own encoding may lack its signs
     else:
         write(text, out)
         click.echo(f"wrote {out} ({len(text.encode()) / 1000:,.0f} kB)")

@@ -14,16 +14,30 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from neuraldbg import clocks  # noqa: F401 (before the program may replace them)
-from neuraldbg.cli.command import FAILED, Result, fail_on, json_target, json_to, verdict_status, write_json
-from neuraldbg.cli.dashboard import need, port_option
+from neuraldbg.cli.alert_options import alert_options, keywords_of, with_line
+from neuraldbg.cli.command import (
+    FAILED,
+    Command,
+    Result,
+    examples,
+    fail_on,
+    json_target,
+    json_to,
+    verbose,
+    verdict_status,
+    write_json,
+)
+from neuraldbg.cli.dashboard import check_dashboard, port_option
+from neuraldbg.errors import ConfigError
+from neuraldbg.program_timers import time_stopped
 from neuraldbg.raised import let_pass
 from neuraldbg.ranks import Rank, launched_at, own_rank
-from neuraldbg.runner.ending import Ending, die_interrupted, time_stopped
+from neuraldbg.runner.ending import Ending, die_interrupted
 from neuraldbg.runner.hidden_packages import apart
 from neuraldbg.runner.script import execute, folder_of, resolve
 from neuraldbg.runner.session_guard import MakeSession, Watch, torch_session, working_folder
 from neuraldbg.runner.shadowed_modules import Shadowed
-from neuraldbg.runner.status_line import StatusLine
+from neuraldbg.runner.status_line import StatusLine, takes_line
 from neuraldbg.runner.termination import Termination
 
 if TYPE_CHECKING:
@@ -32,6 +46,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.dashboard.child_process import Beside
     from neuraldbg.nouns import Diagnosis
+    from neuraldbg.nouns.profile import Profile
     from neuraldbg.runner.hidden_packages import Apart
     from neuraldbg.runner.script import Program
 
@@ -56,8 +71,21 @@ class Share(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
         except ValueError:
             share = 0.0
         if not 0 < share <= 1:
-            self.fail(f"{text!r} is no share of time: give one like 1% or 0.01 (at most 1), or `full`", param, ctx)
+            self.fail(f"{text!r} is not a share of time: give 1% or 0.01 (at most 1), or `full`", param, ctx)
         return {"overhead": share}
+
+
+class Window(click.ParamType):  # type: ignore[type-arg]  # as above
+    """Steps ``A:B``: from A to B - 1."""
+
+    name = "steps"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        """Return the first step, and the first behind the last."""
+        first, _, end = str(value).partition(":")
+        if not (first.isdecimal() and end.isdecimal() and int(first) < int(end)):
+            self.fail(f"{value!r} are no steps: give the first, and the first behind the last: 20:25", param, ctx)
+        return int(first), int(end)
 
 
 @dataclass(frozen=True)
@@ -70,6 +98,7 @@ class Request:
     json: Path | str | None = None
     fail_on: str | None = None
     quiet: bool = False
+    verbose: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     """Keywords of the session that differ from their defaults."""
     home: Path | None = field(default_factory=working_folder)
@@ -79,28 +108,54 @@ class Request:
     """Of the dashboard; None for the usual one."""
     rank: Rank = field(default_factory=Rank)
     """Place of this process among those that train together."""
+    profile: bool = False
+    """True to print the profile below the diagnosis."""
 
 
+@examples(
+    ("run train.py --lr 0.1", "what follows the script is the script's own"),
+    ("run -m project.train", "a module, as `python -m` runs it"),
+    ("run -o runs/one --dashboard train.py", "name the folder, and look on in the browser"),
+    ("run --fail-on suspect --json - train.py", "as a check in CI"),
+    ("run --overhead full train.py", "read every layer at every step"),
+    ("run --profile train.py", "where the time went: the data loader, layers, the optimizer"),
+    ("run --alert-on-nan --halt train.py", "tell of the first NaN, and stop before it is applied"),
+)
 @click.command(
     "run",
+    cls=Command,
     context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS]",
-    short_help="Run a training script and say why it failed.",
+    short_help="Run a training script and explain why it failed.",
 )
 @click.option("-m", "module", is_flag=True, help="SCRIPT is the name of a module, as for `python -m`.")
 @click.option("-o", "--out", metavar="DIR", help=f"The run folder [default: {RUNS}/<script>-<time>].")
 @json_to
 @fail_on
-@click.option("--no-probes", is_flag=True, help="Make no experiments on a copy of the model.")
+@click.option("--no-probes", is_flag=True, help="Do not run experiments on a copy of the model.")
 @click.option(
     "--overhead",
     type=Share(),
     default=DEFAULT,
-    help="The share of the training's time that watching may take; `full` reads every layer at every step "
+    help="The largest share of the training time that NeuralDBG may take; `full` reads every layer at every step "
     "[default: 1%].",
 )
-@click.option("--dashboard", is_flag=True, help="Show the run in the browser while it goes on.")
+@click.option(
+    "--profile/--no-profile",
+    default=None,
+    help="Measure time and memory of each layer in sampled steps all along, and print them; or not at all "
+    "[default: in three steps].",
+)
+@click.option(
+    "--trace",
+    type=Window(),
+    metavar="A:B",
+    help="Save what torch.profiler sees of the steps from A to B, for Perfetto.",
+)
+@alert_options
+@click.option("--dashboard", is_flag=True, help="Show the run in the browser while it is going on, and stop it there.")
 @port_option
+@verbose
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
 def COMMAND(  # noqa: N802 (the name is the contract)
@@ -110,12 +165,16 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     fail_on: str | None,
     no_probes: bool,
     overhead: dict[str, float | None],
+    profile: bool | None,
+    trace: tuple[int, int] | None,
     dashboard: bool,
     port: int | None,
+    verbose: bool,
     quiet: bool,
     command: tuple[str, ...],
+    asked: dict[str, Any],
 ) -> Result:
-    """Run SCRIPT as `python SCRIPT ARGS` would, watch its training, and say at the end what went wrong and why.
+    """Run SCRIPT as `python SCRIPT ARGS` would, record its training, and explain at the end what went wrong and why.
 
     Everything after SCRIPT belongs to the script. Its output, exit status and errors are its own; the diagnosis goes
     to standard error and into the run folder.
@@ -123,33 +182,46 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     Under torchrun (`torchrun --no-python neuraldbg run -o DIR train.py`) each process writes its own rank<R>.ndbg and
     diagnosis into DIR, and --json FILE becomes FILE-rank<R> for all but rank 0. Rank 0 prints its diagnosis; another
     rank prints one line if its own is not healthy.
+
+    Alerts are printed on standard error, by rank 0 alone, and kept in the run file. With --halt the script raises
+    TrainingHalted where its optimizer would have applied the bad step; unless it catches that, the exit status is 1.
     """
-    if dashboard:
-        need()
-    elif port is not None:
-        raise click.UsageError("--port is the dashboard's: give --dashboard, too")
+    check_dashboard(dashboard, port)
     program = resolve(command[0], tuple(command[1:]), module=module)
     rank = own_rank()
-    options = {**overhead, **({"probes": False} if no_probes else {})}
+    options: dict[str, Any] = {**overhead, **({"probes": False} if no_probes else {})}
+    options |= keywords_of(asked, rank, quiet=quiet)
+    folder = folder_for(out, program.stem)
+    if trace is not None and (profile is False or folder is None):
+        raise click.UsageError(
+            "--trace is a part of the profile, saved beside the run: leave out --no-profile, or give -o"
+        )
+    options |= {**({} if profile is None else {"profile": profile}), **({} if trace is None else {"trace": trace})}
     request = Request(
         program,
-        _folder(out, program.stem),
+        folder,
         _of_rank(json_target(json_to), rank),
         fail_on,
         quiet,
+        verbose,
         options,
         dashboard=dashboard and not rank.secondary,
         port=port,
         rank=rank,
+        profile=bool(profile) or trace is not None,
     )
     return lambda: launch(request)
 
 
-def _folder(out: str | None, stem: str) -> Path | None:
+def folder_for(out: str | None, stem: str) -> Path | None:
     """Return the run folder, which need not exist; None where the working folder was deleted and no other is named."""
     home = working_folder()
     if out is not None and (home is not None or Path(out).is_absolute()):
-        return Path(out).absolute()
+        folder = Path(out).absolute()
+        there = next(part for part in (folder, *folder.parents) if os.path.exists(part))  # noqa: PTH110 (never raises)
+        if not there.is_dir():  # said before the training, not after it
+            raise ConfigError(f"--out {out}: {there} is a file; name a folder for the run")
+        return folder
     if home is None:
         return None
     launched = launched_at()
@@ -189,11 +261,14 @@ def launch(request: Request, make_session: MakeSession = torch_session) -> int:
     """
     stderr = sys.stderr
     beside = _beside(request, stderr)
-    status = StatusLine(stderr) if not request.quiet and stderr is not None and stderr.isatty() else None
+    status = StatusLine(stderr) if not request.quiet and stderr is not None and takes_line(stderr) else None
     speaks = not request.quiet and not request.rank.secondary
     screen = apart("rich", "rich.console", "rich.padding", "rich.table", "rich.text") if speaks else None
     shadowed = Shadowed(folder_of(request.program))
-    watch = Watch(request.program, request.folder, status, make_session, options=request.options, shadowed=shadowed)
+    options = request.options if status is None else with_line(request.options, status.say)
+    if beside is not None:
+        options = {**options, "dashboard": beside.training}
+    watch = Watch(request.program, request.folder, status, make_session, options=options, shadowed=shadowed)
 
     def end_by(signal: int, frame: FrameType | None) -> None:
         if status is not None:
@@ -218,11 +293,14 @@ def launch(request: Request, make_session: MakeSession = torch_session) -> int:
         diagnosis = _finish(watch, ending)
     code = ending.announce()
     with time_stopped():
-        _show(request, watch, diagnosis, stderr, screen)
+        if watch.unwatched:
+            _say_unwatched(request, watch, ending, stderr)
+        else:
+            _show(request, watch, diagnosis, stderr, screen)
     termination.disarm()
     if beside is not None:
         _leave_open(beside, stderr)
-    if code == 0 and request.fail_on is not None:
+    if code == 0 and request.fail_on is not None and not watch.unwatched:
         # A gate that could not judge must not let pass.
         code = FAILED if diagnosis is None else verdict_status(diagnosis, request.fail_on)
     return _leave(ending, code)
@@ -285,13 +363,41 @@ def _finish(watch: Watch, ending: Ending) -> Diagnosis | None:
         return None
 
 
+def _say_unwatched(request: Request, watch: Watch, ending: Ending, stderr: TextIO | None) -> None:
+    """Say of a program without torch that nothing was watched, in one line: the packages that show a diagnosis take
+    longer to load than such a program runs.
+    """
+    reason = f"{request.program.target} ended without importing torch: nothing was watched, and nothing is saved"
+    problems = list(watch.problems)
+    if request.json is not None:
+        with watch.present():
+            from neuraldbg.nouns import Diagnosis, Unjudged  # noqa: PLC0415 (imports numpy)
+
+            told = Diagnosis("inconclusive", f"{reason}.", unjudged=(Unjudged("every cause", "torch was not used"),))
+            if problem := write_json(told, request.json):
+                problems.append(problem)
+    if not request.quiet and not request.rank.secondary:
+        elsewhere = ". If it trains in another process, put `neuraldbg run` before that one's script."
+        problems.append(reason + (elsewhere if ending.error is None else "."))  # an error tells the reason by itself
+    out = _open_stream(stderr)
+    if out is not None:
+        with contextlib.suppress(OSError, ValueError):
+            out.writelines(f"neuraldbg: {problem}\n" for problem in problems)
+            out.flush()
+
+
+def _open_stream(stderr: TextIO | None) -> TextIO | None:
+    """Return the error stream, or one that stands for it if the program closed it; None if it closed all."""
+    return next((s for s in (stderr, sys.stderr, sys.__stderr__) if s is not None and not _closed(s)), None)
+
+
 def _show(
     request: Request, watch: Watch, diagnosis: Diagnosis | None, stderr: TextIO | None, screen: Apart | None
 ) -> None:
     problems = list(watch.problems)
     if request.folder is None and diagnosis is not None:
         problems.append("the run was not saved: the folder that you are in was deleted. Give -o with a path from /")
-    out = next((s for s in (stderr, sys.stderr, sys.__stderr__) if s is not None and not _closed(s)), None)
+    out = _open_stream(stderr)
     text = ""
     if diagnosis is not None:
         try:
@@ -299,7 +405,8 @@ def _show(
                 if problem := write_json(diagnosis, request.json):
                     problems.append(problem)
                 if out is not None and not request.quiet:  # None: the program closed all; the run folder has it all
-                    text = _text(diagnosis, out, watch.file, request, screen)
+                    profile = watch.session.profile() if request.profile and watch.session is not None else None
+                    text = _text(diagnosis, out, watch.file, request, screen, profile)
         except Exception as error:  # noqa: BLE001 (the program may have replaced anything; its own ending comes through)
             let_pass(error)
             instead = f"; `neuraldbg explain {watch.folder}` gives it" if watch.folder is not None else ""
@@ -312,7 +419,14 @@ def _show(
             out.flush()
 
 
-def _text(diagnosis: Diagnosis, out: TextIO, file: Path | None, request: Request, screen: Apart | None) -> str:
+def _text(
+    diagnosis: Diagnosis,
+    out: TextIO,
+    file: Path | None,
+    request: Request,
+    screen: Apart | None,
+    profile: Profile | None,
+) -> str:
     """Return what is said of a run on a stream."""
     if screen is None:
         return _line(diagnosis, file, request)
@@ -325,11 +439,19 @@ def _text(diagnosis: Diagnosis, out: TextIO, file: Path | None, request: Request
 
         console = Console(file=out)
         with console.capture() as printed:
-            print_diagnosis(diagnosis, console)
-    saved = ""
-    if file is not None:
-        place, beside = _place(file, request)
-        saved = f"\nSaved in {place}{beside}\nSee it with: neuraldbg report {place}\n"
+            place, beside = _place(file, request) if file is not None else ("", "")
+            saved = f"Saved in {place}{beside}" if place else ""
+            print_diagnosis(diagnosis, console, verbose=request.verbose, saved=saved)
+            if profile is not None:
+                from neuraldbg.show.terminal.profile import print_profile  # noqa: PLC0415 (only where it is asked for)
+
+                console.print()
+                print_profile(profile, console)
+    # Of a healthy run the last line says where it is.
+    if place and (diagnosis.verdict != "healthy" or request.verbose):
+        saved = f"\n{saved}\nSee it with: neuraldbg report {place}\n"
+    else:
+        saved = ""
     return f"\n{printed.get()}{saved}"
 
 

@@ -14,11 +14,13 @@ from neuraldbg.compare import health, layers, settings
 from neuraldbg.compare.alignment import stretches
 from neuraldbg.compare.divergence import Findings
 from neuraldbg.compare.measure import measure
+from neuraldbg.compare.reasons import explaining, reading_of
 from neuraldbg.compare.scalars import loss_pair, scalar_pair
-from neuraldbg.compare.sentences import notes_of, summary_of
+from neuraldbg.compare.sentences import notes_of, summary_of, unlike
 from neuraldbg.compare.sites import pair_sites
 from neuraldbg.compare.tolerance import tolerance_for
 from neuraldbg.compare.totals import drift_of, kind_spans, layer_spans, overall_trend
+from neuraldbg.nouns import FactKey
 from neuraldbg.nouns.comparison import Compared, Comparison
 
 if TYPE_CHECKING:
@@ -49,10 +51,10 @@ def compare(
     """
     runs = (one, other)
     matching = layers.match(one, other)
-    pairs, only = pair_sites((one.layout, other.layout), matching.pairs)
+    pairs, only = pair_sites((one.layout, other.layout), matching.pairs, loss_alike=_losses_alike(runs))
     tol = tolerance_for((site.dtype for pair in pairs for site in (pair.one, pair.other)), rtol, atol)
     whole = all(_read_in_full(run) for run in runs)
-    found = _findings(runs, pairs, tol, whole=whole)
+    found = _findings(runs, pairs, tol, names, whole=whole)
     comparison = Comparison(
         verdict="",
         summary="",
@@ -62,7 +64,7 @@ def compare(
         layers=layer_spans(found),
         settings=settings.differences(runs, matching, whole=whole),
         paired=matching.paired,
-        only=matching.only,
+        only=matching.only if all(matching.leaves) else ((), ()),  # of a run without steps no layer is known
         losses=tuple(loss_pair(pair) for pair in found.losses),
         verdicts=(judged[0].verdict, judged[1].verdict) if judged else ("", ""),
         health=health.changes(runs, judged, matching.pairs, pairs, found.time),
@@ -73,14 +75,16 @@ def compare(
     return _judge(comparison, found, matching)
 
 
-def _findings(runs: tuple[RunRecord, RunRecord], pairs: Sequence[SitePair], tol: Tolerance, *, whole: bool) -> Findings:
+def _findings(
+    runs: tuple[RunRecord, RunRecord], pairs: Sequence[SitePair], tol: Tolerance, names: tuple[str, str], *, whole: bool
+) -> Findings:
     """Align both histories and measure the differences of sites and losses."""
     one, other = runs
     time = stretches(one.history, other.history, (one.history.read, other.history.read), whole=whole)
     measured = measure(runs, pairs, time, tol)
     streams = sorted({*one.streams} & {*other.streams})
     losses = [pair for stream in streams if (pair := scalar_pair(runs, "loss", stream, tol)) is not None]
-    return Findings(runs, pairs, time, measured, losses)
+    return Findings(runs, pairs, time, measured, losses, names)
 
 
 def _compared(found: Findings, only: tuple[int, int]) -> Compared:
@@ -104,17 +108,27 @@ def _judge(comparison: Comparison, found: Findings, matching: Matching) -> Compa
     verdict = "diverged" if first else "close" if earliest else "identical"
     if not comparison.compared.sites and not found.losses:
         verdict = "incomparable"
+    reasons = explaining(first.difference, comparison.settings) if first and not unlike(matching) else ()
+    difference = first.difference if first else None
+    if difference and reasons and found.sourced(difference):
+        difference = replace(difference, reading=reading_of(difference))
     judged = replace(
         comparison,
         verdict=verdict,
-        first=first.difference if first else None,
+        first=difference,
         earliest=earliest.difference if earliest and (first is None or earliest.key < first.key) else None,
         trend=first.trend if first else None,
         overall=overall_trend(found, earliest.difference.step) if earliest else None,
     )
     time = found.time
     before = int(time.width[time.steps < first.difference.step].sum()) if first else 0
-    return replace(judged, summary=summary_of(judged, matching, before))
+    return replace(judged, summary=summary_of(judged, matching, before, reasons))
+
+
+def _losses_alike(runs: tuple[RunRecord, RunRecord]) -> bool:
+    """Return True if the losses of both runs are made of the same operations, as far as their graphs were read."""
+    made = [{str(fact.value.get("ops")) for fact in run.facts_of(FactKey.LOSS.value)} for run in runs]
+    return made[0] == made[1] or not all(made)
 
 
 def _read_in_full(run: RunRecord) -> bool:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.compare.measure import MOMENTS
+from neuraldbg.compare.measure import MOMENTS, rounded
+from neuraldbg.compare.scalars import usual
 from neuraldbg.compare.sites import LAST, position
+from neuraldbg.compare.tolerance import RTOL
 from neuraldbg.compare.trend import trend_of
 from neuraldbg.nouns import column
 from neuraldbg.nouns.comparison import Difference
@@ -50,12 +53,23 @@ class Findings:
     time: Stretches
     measured: Measured
     losses: Sequence[ScalarPair]
+    names: tuple[str, str] = ("A", "B")
 
     def first(self, *, beyond: bool) -> Found | None:
         """Return the first difference beyond the tolerance, or of any size; None if there is none."""
         candidates = [self._site(self.measured.beyond if beyond else self.measured.differs)]
         candidates += [self._loss(pair, pair.beyond if beyond else pair.differs) for pair in self.losses]
         return min((found for found in candidates if found is not None), key=lambda found: found.key, default=None)
+
+    def sourced(self, first: Difference) -> bool:
+        """Return True if what the first difference is computed from was compared in the same step."""
+        if first.kind == "loss":
+            return self._outputs(first.step)
+        if first.kind in ("input", "param", "activation"):
+            return True
+        g = int(np.flatnonzero(self.time.steps == first.step)[0])
+        pair = next(p for p in self.pairs if (p.one.kind, p.one.label) == (first.kind, first.site))
+        return self.without_gradients is None and self._read_before(first.kind, pair, g)
 
     def _site(self, hit: Bools) -> Found | None:
         at = np.flatnonzero(hit.any(axis=1))
@@ -105,11 +119,15 @@ class Findings:
             return None
         g = int(at[0])
         step, one, other = int(pair.time.steps[g]), float(pair.one[g]), float(pair.other[g])
-        reading = (
-            "inputs, weights and outputs are equal as far as they were read: the loss function or the targets are not"
-            if self._outputs(step)
-            else "no output of a layer was read in both runs at this step: the loss is all there is to compare"
-        )
+        if self._outputs(step):
+            reading = (
+                "inputs, weights and outputs are equal as far as they were read: the loss function or the targets are "
+                "not"
+            )
+        else:
+            reading = self._batches(step, pair.stream) or (
+                "no output of a layer was read in both runs at this step: the loss is all there is to compare"
+            )
         difference = Difference(
             step=step,
             last=step + int(pair.time.width[g]) - 1,
@@ -132,7 +150,7 @@ class Findings:
         return Found(difference, trend, key)
 
     def _worst(self, pair: SitePair, g: int) -> tuple[str, float, float]:
-        """Return the statistic that differs most, with both values; the rms if it differs about as much."""
+        """Return the statistic that differs most for its size, with both values; the rms if it does about as much."""
         tables = [
             (
                 _table(run.history, side, g, pair.rows[k], low=False),
@@ -150,8 +168,15 @@ class Findings:
             both = [(float(tables[0][i][k]), float(tables[1][i][k])) for i in (0, 1)]
             one, other = max(both, key=lambda pair: abs(np.nan_to_num(pair[0] - pair[1])))
             off[stat] = (float(abs(np.nan_to_num(one - other))), one, other)
-        most = max(MOMENTS, key=lambda stat: off[stat][0])
-        if off["rms"][0] > 0 and 2 * off["rms"][0] >= max(off[s][0] for s in ("mean", "std", "rms")):
+        size = np.asarray(max(abs(value) for value in off["rms"][1:]))
+        if rounded(np.asarray(off["std"][1]), np.asarray(off["std"][2]), size, RTOL["float32"]):
+            off["std"] = (0.0, *off["std"][1:])
+        # As measured: moments relative to the root mean square, extremes to the largest element.
+        span = max(float(np.abs(np.nan_to_num(value))) for stat in ("min", "max") for value in off[stat][1:])
+        over = {stat: span if stat in ("min", "max") else float(np.nan_to_num(size)) for stat in MOMENTS}
+        shares = {stat: off[stat][0] / over[stat] if over[stat] else 0.0 for stat in MOMENTS}
+        most = max(MOMENTS, key=lambda stat: shares[stat])
+        if shares["rms"] > 0 and 2 * shares["rms"] >= shares[most]:
             most = "rms"
         return (most, *off[most][1:]) if off[most][0] > 0 else ("zeros", *off["zeros"][1:])
 
@@ -162,11 +187,16 @@ class Findings:
         return bool(len(g)) and not bool(np.isnan(self.measured.relative[int(g[0]), at]).all())
 
     def _reading(self, g: int, p: int, stat: str) -> str:
-        kind = self.pairs[p].one.kind
+        pair = self.pairs[p]
+        kind = pair.one.kind
         if kind == "input":
             return self._other_data(g, stat)
+        if stat == "count" or kind == "update":
+            lone = self.without_gradients
+            if lone is not None and kind in ("param_grad", "output_grad", "update"):
+                return f"no gradients at all in {self.names[lone]}: no backward pass reached its weights"
         if stat == "count":
-            return "only one of the runs has it at this step"
+            return ""  # the summary says which run has it
         if self.measured.differs[:g].any() or self.measured.differs[g, :p].any():
             noise = self._noise(g, p) if kind == "update" else ""
             return (
@@ -174,21 +204,58 @@ class Findings:
                 or "all before it agrees within the tolerance, but not exactly: a small difference has grown to this"
             )
         if kind == "param":
-            if g == 0:
-                return "the weights differ before they were trained: another initialisation, seed or checkpoint"
-            return "no update that was read explains it: the weights were changed apart from the optimizer's steps"
-        return self._computed(self.pairs[p]) if kind == "activation" else _READINGS.get(kind, "")
+            return self._weights(g, stat)
+        if kind == "activation":
+            return self._computed(pair, g)
+        return _READINGS[kind] if self._read_before(kind, pair, g) else _UNREAD.get(kind, "")
+
+    def _weights(self, g: int, stat: str) -> str:
+        """Write the meaning of a difference of weights before anything else differs."""
+        if stat == "total":
+            return "the layer has another size"
+        if g == 0:
+            return "the weights differ before they were trained: another initialisation, seed or checkpoint"
+        return "no update that was read explains it: the weights were changed outside of the optimizer's steps"
+
+    @cached_property
+    def without_gradients(self) -> int | None:
+        """Index of the run without any gradient of a weight, if the other has some; else None."""
+        have = []
+        for run in self.runs:
+            rows = run.layout.rows("param_grad")
+            have.append(bool(len(run.history) and rows and (run.history.stat(rows, "count", "max") > 0).any()))
+        return have.index(False) if have[0] != have[1] and all(run.history.read.any() for run in self.runs) else None
+
+    def _read_before(self, kind: str, pair: SitePair, g: int) -> bool:
+        """Return True if what a site is computed from was compared at a stretch."""
+        seen = ~np.isnan(self.measured.relative[g])
+        if kind == "update":
+            own = ("param_grad", pair.one.module, pair.one.name)
+            return any(seen[q] and (x.one.kind, x.one.module, x.one.name) == own for q, x in enumerate(self.pairs))
+        source = {"param_grad": "output_grad"}.get(kind, "activation")
+        return any(seen[q] and x.one.kind == source for q, x in enumerate(self.pairs))
 
     def _other_data(self, g: int, stat: str) -> str:
-        said = (
-            "the batches are not of the same size"
-            if stat == "total"
-            else "the models were given other data, or the same in another order"
-        )
+        said = "the models got other data, or the same data in another order"
+        if stat == "total":
+            stream = int(self.runs[0].history.stream[self.time.one.rows[self.time.one.starts[g]]])
+            said = self._batches(int(self.time.steps[g]), stream) or "the inputs are not of the same size"
         weights = [p for p, pair in enumerate(self.pairs) if pair.one.kind == "param" and self.measured.beyond[g, p]]
         if weights:
             return f"{said}; the weights differ in the same step, too, so that is not all"
-        return f"{said}: what differs later may follow from that alone"
+        return f"{said}; what differs later may follow from that alone"
+
+    def _batches(self, step: int, stream: int) -> str:
+        """Write the sizes of both batches of a step; "" if they are equal or not known."""
+        sizes = [run.scalar("batch_size", stream).at(step) for run in self.runs]
+        if sizes[0] == sizes[1] or not np.isfinite(sizes).all():
+            return ""
+        both = [f"{size:,.0f} samples in {name}" for size, name in zip(sizes, self.names, strict=True)]
+        said = f"the batch of this step has {' and '.join(both)}"
+        usuals = [usual(run, "batch_size", stream) for run in self.runs]
+        if usuals[0] != usuals[1] or not usuals[0]:
+            return said
+        return f"{said}, but {usuals[0]:,} in most steps of both: perhaps the last batch of an epoch"
 
     def _noise(self, g: int, p: int) -> str:
         """Write the reason for a difference of an update whose gradient is zero except for rounding; else empty."""
@@ -202,11 +269,21 @@ class Findings:
                 )
         return ""
 
-    def _computed(self, pair: SitePair) -> str:
+    def _computed(self, pair: SitePair, g: int) -> str:
         """Write the reason for a difference of an output whose inputs do not differ; else empty."""
         layers = [
             run.layout.by_path.get(site.module) for run, site in zip(self.runs, (pair.one, pair.other), strict=True)
         ]
+        names = [set(layer.params) if layer is not None else set() for layer in layers]
+        read = {
+            x.one.name
+            for q, x in enumerate(self.pairs)
+            if (x.one.kind, x.one.module) == ("param", pair.one.module) and not np.isnan(self.measured.relative[g, q])
+        }
+        if names[0] != names[1]:
+            return "the layer's parameters are not the same"
+        if names[0] - read:
+            return f"not all weights of the layer were read in both: {', '.join(sorted(names[0] - read))}"
         what = "inputs and weights up to here are equal, so the layer computes something else: "
         if pair.one.dtype and pair.other.dtype and pair.one.dtype != pair.other.dtype:
             return f"{what}{pair.one.dtype} against {pair.other.dtype}"
@@ -233,3 +310,11 @@ _READINGS = {
     "param_grad": "the gradients at the outputs are equal: how they are summed, scaled or clipped is not",
     "update": "weights and gradients are equal: the optimizer's settings or its state are not",
 }
+"""Meaning of the first difference at a kind of site, if what it is computed from does not differ."""
+_UNREAD = {
+    "op": "no output of a layer was read in both runs at this step",
+    "output_grad": "no output of a layer was read in both runs at this step",
+    "param_grad": "no gradient at an output was read in both runs at this step",
+    "update": "the gradient of this weight was not read in both runs at this step",
+}
+"""Meaning of the same difference, if what it is computed from was not read in both runs."""

@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     Told = Iterator[tuple[str, Any]]
 
 
+CODE = "code of "
+"""Beginning of the kinds of places that are the lines of a function."""
+ABOVE = "code above "
+"""The same of a function that called it, or that only such a one names: two runs of one process may differ there."""
+
+
 def _optimizer(value: Value, of: str) -> Told:
     """Yield the type of an optimizer, every setting of each parameter group, and the number of parameters."""
     yield f"optimizer{of}", value.get("type")
@@ -22,10 +28,12 @@ def _optimizer(value: Value, of: str) -> Told:
         for name, setting in group.items():
             if name != "params":
                 yield f"optimizer {name}{which}{of}", setting
+    yield f"optimizer groups{of}", len(groups)
     yield f"optimizer parameters{of}", sum(int(group.get("params", 0)) for group in groups)
 
 
 def _loss(value: Value, of: str) -> Told:
+    yield f"loss operations{of}", tuple(str(op) for op in value.get("ops") or ())
     for number, term in enumerate(value.get("terms") or []):
         which = f" (term {number})" if number else ""
         yield f"loss{which}{of}", term.get("kind")
@@ -50,7 +58,8 @@ def _params(value: Value, of: str) -> Told:
     del of
     for name, title in (("frozen", "frozen"), ("not_in_optimizer", "in no optimizer"), ("tied", "tied")):
         listed = value.get(name) or ()
-        yield f"parameters {title}", ", ".join(str(one) for one in listed)
+        names = (" = ".join(one) if isinstance(one, (list, tuple)) else str(one) for one in listed)
+        yield f"parameters {title}", ", ".join(names)
 
 
 def _precision(value: Value, of: str) -> Told:
@@ -69,17 +78,25 @@ def _clip(value: Value, of: str) -> Told:
 
 
 def _schedule(value: Value, of: str) -> Told:
+    of = f"{of} (scheduler {value['id']})" if value.get("id") else of
     yield f"schedule{of}", value.get("type")
-    for name, setting in (value.get("params") or {}).items():
-        yield f"schedule {name}{of}", setting
+    for kind in ("params", "words"):
+        for name, setting in (value.get(kind) or {}).items():
+            yield f"schedule {name}{of}", setting
 
 
 def _places(value: Value, of: str) -> Told:
     del of
     for kind, places in value.items():
-        yield f"line of code ({kind})", " | ".join(str(place[2]).strip() for place in places if len(place) > 2)
+        lines = tuple(str(place[2]).rstrip() for place in places if len(place) > 2)
+        if kind.startswith((CODE, ABOVE)):
+            yield kind, lines  # with their indentation, by which a line may have moved out of a loop
+        elif not kind.startswith(("backward ", "loss ")):  # among those of "backward" and "loss"
+            yield f"line of code ({kind})", " | ".join(lines)
 
 
+OPTIONAL = (FactKey.CLIP.value, FactKey.SCHEDULE.value)
+"""Keys of the facts of what a program may do without. Of any other fact that a run does not have, it is not known."""
 TOLD: dict[str, Callable[[Value, str], Told]] = {
     FactKey.BATCH.value: _batch,
     FactKey.CLIP.value: _clip,

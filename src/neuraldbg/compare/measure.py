@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -62,7 +62,7 @@ def measure(runs: tuple[RunRecord, RunRecord], pairs: Sequence[SitePair], time: 
     looked = _looked(runs, pairs, time, parts)
     sampled = np.zeros(len(pairs), bool)
     for part in parts:
-        chunk = _Chunk(runs, pairs[part], time, looked)
+        chunk = _Chunk(runs, pairs[part], time, looked[:, part])
         relative[:, part], beyond[:, part], differs[:, part] = chunk.compare(tol)
         elsewhere[part] = chunk.elsewhere.any(axis=0) & ~chunk.both.any(axis=0)
         sampled[part] = chunk.sampled.any(axis=0)
@@ -105,18 +105,31 @@ def _parts(pairs: Sequence[SitePair], most: int) -> Iterator[slice]:
 
 def _looked(
     runs: tuple[RunRecord, RunRecord], pairs: Sequence[SitePair], time: Stretches, parts: Sequence[slice]
-) -> dict[str, Bools]:
-    """Return for each kind of site a mask (G,) of the stretches in which any was read in both runs: a site that was
-    read in one run only is a difference there, and none if the other run read no such site.
+) -> Bools:
+    """Return a mask (G, P) of where a site that was read in one run only is a difference: the other run has no such
+    tensor, as of a weight without a gradient. Elsewhere the tensor is there, but was not read.
     """
-    seen = {pair.one.kind: np.zeros((2, len(time)), bool) for pair in pairs}
+    kinds = {pair.one.kind: np.zeros((2, len(time)), bool) for pair in pairs}
+    both = np.zeros((len(time), len(pairs)), bool)
     for part in parts:
-        kinds = np.array([pair.one.kind for pair in pairs[part]])
+        of = np.array([pair.one.kind for pair in pairs[part]])
+        seen = []
         for k, (history, side, rows) in enumerate(_sides(runs, pairs[part], time)):
-            count = side.gather(history.stat(rows, "count", "max"), highest=True)
-            for kind in dict.fromkeys(kinds.tolist()):
-                seen[kind][k] |= (count[:, kinds == kind] > 0).any(axis=1)
-    return {kind: both[0] & both[1] for kind, both in seen.items()}
+            seen.append(side.gather(history.stat(rows, "count", "max"), highest=True) > 0)
+            for kind in dict.fromkeys(of.tolist()):
+                kinds[kind][k] |= seen[k][:, of == kind].any(axis=1)
+        both[:, part] = seen[0] & seen[1]
+    known = {pair.source: p for p, pair in enumerate(pairs)}
+    looked = np.zeros_like(both)
+    for p, pair in enumerate(pairs):
+        if pair.one.kind == "param":
+            continue  # a weight that was not read is still there: the optimizer does not hold it, or not yet
+        looked[:, p] = kinds[pair.one.kind].all(axis=0)
+        # A gradient or an update is missing where the tensor that it belongs to was read in both runs.
+        own = known.get(pair.belongs) if pair.belongs is not None else None
+        if own is not None:
+            looked[:, p] &= both[:, own]
+    return looked
 
 
 def _sides(
@@ -136,7 +149,7 @@ class _Chunk:
         runs: tuple[RunRecord, RunRecord],
         pairs: Sequence[SitePair],
         time: Stretches,
-        looked: Mapping[str, Bools],
+        looked: Bools,
     ) -> None:
         self._sides = _sides(runs, pairs, time)
         self._thinned = bool((time.width > 1).any())
@@ -147,7 +160,7 @@ class _Chunk:
         apart = np.array([pair.apart for pair in pairs])
         self.sampled = (self.count[0] < self.total[0]) | (self.count[1] < self.total[1])
         same_size = self.total[0] == self.total[1]
-        self.lone = (seen[0] != seen[1]) & ~apart & np.stack([looked[pair.one.kind] for pair in pairs], axis=1)
+        self.lone = (seen[0] != seen[1]) & ~apart & looked
         self.elsewhere = seen[0] & seen[1] & self.sampled & same_size & (apart | (self.count[0] != self.count[1]))
         self.both = seen[0] & seen[1] & ~self.elsewhere
 
@@ -168,13 +181,20 @@ class _Chunk:
         off = {True: np.zeros(self.both.shape), False: np.zeros(self.both.shape)}
         size = {True: np.zeros(self.both.shape), False: np.zeros(self.both.shape)}
         differs = np.zeros(self.both.shape, bool)
+        spreads: list[tuple[Floats, Floats]] = []
         for stat in MOMENTS:
             extreme = stat in ("min", "max")
             for one, other in self._extremes(stat):
                 differs |= (one != other) & ~(np.isnan(one) & np.isnan(other))
+                if stat == "std":
+                    spreads.append((one, other))
+                    continue
                 off[extreme] = np.fmax(off[extreme], np.abs(one - other))
                 if stat in ("rms", "min", "max"):
                     size[extreme] = np.fmax(size[extreme], np.fmax(np.abs(one), np.abs(other)))
+        for one, other in spreads:  # once the size of the tensor is known
+            apart = np.where(rounded(one, other, size[False], tol.rtol), 0.0, np.abs(one - other))
+            off[False] = np.fmax(off[False], apart)
         relative = np.fmax(*(_over(off[kind], size[kind]) for kind in (True, False)))
         beyond = np.zeros(self.both.shape, bool)
         for kind in (True, False):
@@ -198,6 +218,14 @@ class _Chunk:
         zeros = self._top("zeros")
         odd = (uneven > 0) | (sizes > 0) | self.lone
         return relative, beyond | odd, differs | odd | (zeros[0] != zeros[1])
+
+
+def rounded(one: Floats, other: Floats, size: Floats, rtol: float) -> Bools:
+    """Return True where two standard deviations differ only by the rounding of the mean square that they were computed
+    from: where the mean is large, that is a large part of a small standard deviation.
+    """
+    with np.errstate(all="ignore"):  # a file may hold infinities
+        return np.asarray(np.abs(one * one - other * other) <= rtol * size * size)
 
 
 def _over(off: Floats, size: Floats) -> Floats:

@@ -87,12 +87,34 @@ def _mean(
     return found
 
 
+def usual(run: RunRecord, name: str, stream: int) -> int | None:
+    """Return the most frequent value of a count over the steps of an optimizer; None if there is none.
+
+    A batch is that of one forward pass: two passes over 64 samples are no batch of 128. Thinned rows hold means, and
+    are left out.
+    """
+    history = run.history
+    values = history.scalars.get(name)
+    if values is None:
+        return None
+    passes = history.scalars.get("forwards") if name == "batch_size" else None
+    with np.errstate(all="ignore"):
+        each = values / np.where(passes > 0, passes, 1.0) if passes is not None else values
+    kept = each[(history.stream == stream) & (history.width == 1) & np.isfinite(each)]
+    if not len(kept):
+        return None
+    found, times = np.unique(np.round(kept).astype(np.int64), return_counts=True)
+    most = int(found[times.argmax()])
+    return most if most or name != "batch_size" else None
+
+
 def loss_pair(pair: ScalarPair) -> LossPair:
     """Summarise the losses of one optimizer."""
     one, other = pair.one, pair.other
-    far = np.abs(one - other) > APART * np.maximum(np.abs(one), np.abs(other))
+    with np.errstate(invalid="ignore"):  # both may be infinite
+        far = np.abs(one - other) > APART * np.maximum(np.abs(one), np.abs(other))
     far |= np.isfinite(one) != np.isfinite(other)
-    near = np.flatnonzero(~far)
+    near, apart = np.flatnonzero(~far), np.flatnonzero(far)
     start = int(near[-1]) + 1 if len(near) else 0
     parted = np.flatnonzero(pair.beyond)
     return LossPair(
@@ -102,6 +124,9 @@ def loss_pair(pair: ScalarPair) -> LossPair:
         (_over_finite(np.mean, one), _over_finite(np.mean, other)),
         int(pair.time.steps[parted[0]]) if len(parted) else None,
         int(pair.time.steps[start]) if start < len(one) else None,
+        int(pair.time.steps[apart[0]]) if len(apart) else None,
+        int(pair.time.width[far].sum()),
+        int(pair.time.width.sum()),
     )
 
 

@@ -11,6 +11,7 @@ from neuraldbg.nouns.comparison import Drift, KindSpan, LayerSpan
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from neuraldbg.compare.alignment import Stretches
     from neuraldbg.compare.divergence import Findings
     from neuraldbg.nouns.comparison import Trend
 
@@ -39,13 +40,29 @@ def kind_spans(found: Findings) -> tuple[KindSpan, ...]:
                 int(beyond.any(axis=0).sum()),
                 int(steps[hit[0]]) if len(hit) else None,
                 float(np.fmax.reduce(measured.relative[:, at], axis=None)),
+                *_extent(found.time, np.asarray(~np.isnan(measured.relative[:, at]).all(axis=1))),
             )
         )
     if found.losses:
         beyond_at = [int(p.time.steps[np.argmax(p.beyond)]) for p in found.losses if p.beyond.any()]
         largest = max(float(p.relative.max()) for p in found.losses)
-        spans.append(KindSpan("loss", len(found.losses), len(beyond_at), min(beyond_at, default=None), largest))
+        extents = [_extent(p.time, np.ones(len(p.time), bool)) for p in found.losses]
+        ends = [span for _, span in extents if span is not None]
+        span = (min(first for first, _ in ends), max(last for _, last in ends)) if ends else None
+        read = sum(steps for steps, _ in extents)
+        spans.append(
+            KindSpan("loss", len(found.losses), len(beyond_at), min(beyond_at, default=None), largest, read, span)
+        )
     return tuple(spans)
+
+
+def _extent(time: Stretches, seen: npt.NDArray[np.bool_]) -> tuple[int, tuple[int, int] | None]:
+    """Return the number of steps in some stretches, and the first and the last of them."""
+    at = np.flatnonzero(seen)
+    if not len(at):
+        return 0, None
+    ends = time.steps[at] + time.width[at]
+    return int(time.width[at].sum()), (int(time.steps[at[0]]), int(ends.max()) - 1)
 
 
 def _by_layer(found: Findings) -> tuple[list[str], npt.NDArray[np.intp]]:

@@ -1,4 +1,4 @@
-"""The trend of differences over steps: grow, stay or shrink."""
+"""The trend of differences over steps: they grow, shrink, stay or vary."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ READINGS = 64
 FEWEST = 4
 """Least number of readings for a trend."""
 MATTERS = 1.5
-"""Least factor over all readings by which a difference grows or shrinks: from batch to batch it varies as much."""
+"""Least factor between the beginning and the end of a difference that grows or shrinks: from batch to batch it varies
+as much. One that does neither varies if its readings spread over more than the square of it."""
+NOISE = 3.0
+"""Ratio of the change from the beginning to the end to that between two readings, above which the change is none of
+chance, even if it was made in the first few readings."""
 _SMALLEST = 1e-12
 _LARGEST = 1e6
 """Replacement for a non-finite value in the test for order; it is never returned."""
@@ -27,8 +31,9 @@ _LARGEST = 1e6
 def trend_of(steps: npt.NDArray[np.int64], relative: npt.NDArray[np.floating]) -> Trend | None:
     """Return the trend of a difference from its first reading on; None if there is none.
 
-    The slope is Theil's and Sen's: the median over all pairs of readings (Sen 1968, JASA 63:1379); it counts if
-    Kendall's test finds an order in time at the level of 5 % (Kendall 1975, "Rank Correlation Methods").
+    It grows or shrinks if its end is far enough from its beginning, and if Kendall's test finds an order in time at the
+    level of 5 % (Kendall 1975, "Rank Correlation Methods"), or the change is many times that between two readings. The
+    factor per step is Theil's and Sen's slope: the median over all pairs of readings (Sen 1968, JASA 63:1379).
     """
     seen = np.flatnonzero(~np.isnan(relative))[: READINGS + 1]
     if not len(seen):
@@ -38,18 +43,28 @@ def trend_of(steps: npt.NDArray[np.int64], relative: npt.NDArray[np.floating]) -
     bad = np.isinf(relative[seen])
     if bad.any() and not bad[0]:
         return _broken(x, y, bad)
-    ends = _ends(y[~bad])
-    if len(seen) < FEWEST:
-        return Trend("unknown", 1.0, int(x[0]), int(x[-1]), *ends, len(seen))
-    i, j = np.triu_indices(len(x), 1)
-    rise = y[j] - y[i]
-    slope = float(np.median(rise / (x[j] - x[i])))
-    n = len(x)
-    ordered = abs(float(np.sign(rise).sum())) > 1.96 * np.sqrt(n * (n - 1) * (2 * n + 5) / 18)
-    change = slope * (x[-1] - x[0])
-    course = "stays" if not ordered or abs(change) < np.log(MATTERS) else "grows" if change > 0 else "shrinks"
-    factor = _factor(x[~bad], y[~bad]) if bad.any() else float(np.exp(slope))
-    return Trend(course, factor, int(x[0]), int(x[-1]), *ends, n)
+    x, y = x[~bad], y[~bad]
+    span = int(steps[seen[0]]), int(steps[seen[-1]])
+    low, high = (float(relative[seen][~bad].min()), float(relative[seen][~bad].max())) if len(y) else (np.inf, np.inf)
+    course = _course(y) if len(seen) >= FEWEST else "unknown"
+    return Trend(course, _factor(x, y), *span, *_ends(y), len(seen), low=low, high=high)
+
+
+def _course(y: Floats) -> str:
+    """Return the course of the logarithms of a difference, shape (T,) in the order of time."""
+    n = len(y)
+    if n < FEWEST:
+        return "stays"
+    begin, end = _ends(y)
+    change = float(np.log(max(end, _SMALLEST) / max(begin, _SMALLEST)))
+    i, j = np.triu_indices(n, 1)
+    order = float(np.sign(y[j] - y[i]).sum())
+    ordered = abs(order) > 1.96 * np.sqrt(n * (n - 1) * (2 * n + 5) / 18) and order * change > 0
+    large = abs(change) >= np.log(MATTERS) and (y[-1] - y[0]) * change > 0  # the first reading is said with it
+    if large and (ordered or abs(change) > NOISE * float(np.median(np.abs(np.diff(y))))):
+        return "grows" if change > 0 else "shrinks"
+    low, high = np.quantile(y, (0.1, 0.9))
+    return "varies" if high - low > 2 * np.log(MATTERS) else "stays"
 
 
 def _broken(x: Floats, y: Floats, bad: npt.NDArray[np.bool_]) -> Trend:
@@ -59,10 +74,12 @@ def _broken(x: Floats, y: Floats, bad: npt.NDArray[np.bool_]) -> Trend:
 
 
 def _ends(y: Floats) -> tuple[float, float]:
+    """Return the medians of the first and of the last few readings; infinite if there are none."""
     if not len(y):
         return np.inf, np.inf
     few = max(1, min(3, len(y) // 2))
-    return float(np.exp(np.median(y[:few]))), float(np.exp(np.median(y[-few:])))
+    begin, end = (float(np.exp(np.median(part))) for part in (y[:few], y[-few:]))
+    return (begin if begin > 2 * _SMALLEST else 0.0), (end if end > 2 * _SMALLEST else 0.0)
 
 
 def _factor(x: Floats, y: Floats) -> float:

@@ -1,7 +1,8 @@
 """The live page of a run: a separate process that reads run files and draws views (the extra ``dashboard``).
 
 The page calls a ``Feed`` and never opens a file. In ``RunFeed`` one thread reads run files as they grow, and one
-diagnoses and compares (a pair of runs only while the page shows it); each rests five times as long as it works.
+diagnoses and compares (a pair of runs only while the page shows it, a killed run once); each rests five times as long
+as it works.
 
 Requests pass three layers. ``bounded_server.py`` accepts 64 connections at once, each for a limited time. ``guard.py``
 checks the host, then the token or cookie, then origin and body of a POST. Then the app of ``page`` answers.
@@ -11,6 +12,7 @@ a process that ends with its parent (``child_process.py``).
 
 - ``feed.py``: the contract between the page and the reader of runs
 - ``run_feed.py``: the feed over a run file, a run folder or a folder of runs
+- ``run_entry.py``: the row of a run in the list of runs
 - ``run_pairs.py``: two runs that are compared while they grow
 - ``server.py``: the server of the page
 - ``bounded_server.py``: a WSGI server with limited connections
@@ -18,6 +20,7 @@ a process that ends with its parent (``child_process.py``).
 - ``port.py``: the listening socket, and the address of the page
 - ``settings.py``: the section ``dashboard`` of a ``neural_config.yaml``
 - ``child_process.py``: the dashboard beside a training
+- ``training_link.py``: the connection to the training beside it, which the page may stop
 - ``page/``: the Dash app
 """
 

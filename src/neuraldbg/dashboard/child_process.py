@@ -48,10 +48,15 @@ class Beside:
         self.folder = folder
         listening, self.said = listen(HOST, port)
         """Sentences about the port."""
-        with listening:
-            token = secrets.token_urlsafe(32)
+        # The training connects to the second socket, once it begins: see ``control/page_link.py``.
+        with listening, socket.create_server((HOST, 0), backlog=8) as awaiting:
+            token, secret = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
             self.url = opening(address(listening, HOST), token)
-            self._process = _started(listening, {"folder": str(folder), "token": token})
+            self.training = (HOST, int(awaiting.getsockname()[1]), secret)
+            """Host, port and secret by which a session connects to the dashboard."""
+            self._process = _started(
+                {"socket": listening, "awaiting": awaiting}, {"folder": str(folder), "token": token, "secret": secret}
+            )
 
     def wait(self) -> None:
         """Wait until the process has ended, or end it on Ctrl-C."""
@@ -85,23 +90,23 @@ class Beside:
         )
 
 
-def _started(listening: socket.socket, asked: Mapping[str, Any]) -> subprocess.Popen[bytes]:
+def _started(sockets: Mapping[str, socket.socket], asked: Mapping[str, Any]) -> subprocess.Popen[bytes]:
     shared = sys.platform == "win32"
     process = subprocess.Popen(  # noqa: S603 (our own module)
         [sys.executable, "-c", _START],
         stdin=subprocess.PIPE,  # others could see the token in a command line or an environment
         stdout=subprocess.DEVNULL,
         env=os.environ | dict.fromkeys(_ONE_THREAD, "1"),
-        pass_fds=() if shared else (listening.fileno(),),
+        pass_fds=() if shared else tuple(one.fileno() for one in sockets.values()),
         # A session of its own, since Ctrl-C is for the training.
         start_new_session=not shared,
         creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
     )
-    passed: str | int = listening.fileno()
+    passed: dict[str, str | int] = {name: one.fileno() for name, one in sockets.items()}
     if sys.platform == "win32":
-        passed = base64.b64encode(listening.share(process.pid)).decode()
+        passed = {name: base64.b64encode(one.share(process.pid)).decode() for name, one in sockets.items()}
     assert process.stdin is not None
-    process.stdin.write(json.dumps({**asked, "socket": passed, "parent": os.getpid()}).encode() + b"\n")
+    process.stdin.write(json.dumps({**asked, **passed, "parent": os.getpid()}).encode() + b"\n")
     process.stdin.flush()
     if not shared:
         process.stdin.close()
@@ -130,11 +135,14 @@ def _serve(asked: Mapping[str, Any]) -> None:
     from neuraldbg.dashboard.run_feed import RunFeed  # noqa: PLC0415 (see the module's docstring)
     from neuraldbg.dashboard.server import page_server  # noqa: PLC0415
     from neuraldbg.dashboard.settings import load_settings  # noqa: PLC0415
+    from neuraldbg.dashboard.training_link import TrainingLink  # noqa: PLC0415
 
     settings = load_settings()
     feed = RunFeed(Path(asked["folder"]), pace_s=settings.refresh_rate / 2, begins=True)
-    server = page_server(feed, settings, _listening(asked["socket"]), token=asked["token"])
+    training = TrainingLink(_listening(asked["awaiting"]), asked["secret"], settings.lease, feed.key_of)
+    server = page_server(feed, settings, _listening(asked["socket"]), token=asked["token"], training=training)
     feed.start()
+    training.start()
     server.serve()
 
 
@@ -159,6 +167,7 @@ def _tell(terminal: TextIO | None, error: Exception) -> None:
 
     what = str(error) if isinstance(error, NeuralDbgError) else f"{type(error).__name__}: {error}"
     if terminal is not None:
-        wipe = "\r\x1b[2K" if terminal.isatty() else ""  # the status line of the run may stand there
+        dumb = os.environ.get("TERM") in ("dumb", "unknown")
+        wipe = "\r\x1b[2K" if terminal.isatty() and not dumb else ""  # the status line of the run may stand there
         terminal.write(f"{wipe}neuraldbg: there is no dashboard: {what}\n")
         terminal.flush()

@@ -6,11 +6,11 @@ the explain stage, which diagnoses.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from neuraldbg.nouns import Diagnosis, RunRecord
+    from neuraldbg.nouns import Diagnosis, RunRecord, Series
     from neuraldbg.nouns.comparison import Comparison
 
 
@@ -28,11 +28,21 @@ class Entry:
     """``Outcome.kind``; ``running`` while the run is written, ``killed`` or ``unreadable``, with ``problem``."""
     verdict: str = ""
     """Verdict of the last diagnosis; "" before the first."""
+    cause: str = ""
+    """Id of the first cause in the last diagnosis; "" if there is none."""
+    confidence: float = 0.0
+    """Probability of that cause."""
+    losses: tuple[float, ...] = ()
+    """Level of the loss at the end, one for each optimizer that stepped; () if no loss was seen."""
+    duration_s: float = 0.0
+    """Seconds from the start of the run to its last step."""
     started: float = 0.0
     """Start of the run, Unix time."""
     script: str = ""
     problem: str = ""
     """Sentence that says why the run cannot be read; "" if it can."""
+    curves: tuple[tuple[str, Series], ...] = field(default=(), repr=False, compare=False)
+    """Each loss over steps, shortened, with its name."""
 
 
 @dataclass(frozen=True)

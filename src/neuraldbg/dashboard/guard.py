@@ -98,9 +98,11 @@ class Guard:
     """A WSGI application that checks requests before it passes them to another."""
 
     def __init__(
-        self, app: Application, token: str, hosts: Hosts, content_policy: str, asked: Callable[[Any], bool]
+        self, app: Application, token: str, hosts: Hosts, content_policy: str, asked: Callable[[str, Any], bool]
     ) -> None:
-        """Guard ``app``. ``asked`` returns True if the JSON of a POST is a request that the application can answer."""
+        """Guard ``app``. ``asked`` returns True if the JSON of a POST to a path is a request that the application can
+        answer.
+        """
         self._app = app
         self._asked = asked
         self._hosts = hosts
@@ -152,13 +154,13 @@ class Guard:
             return HTTPStatus.FORBIDDEN, "This request comes from another page."
         body = _body(environ)
         if environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower() != "application/json":
-            return HTTPStatus.BAD_REQUEST, "The body of a request is JSON, and its type says so."
+            return HTTPStatus.BAD_REQUEST, "The body of a request must be JSON, with that content type."
         try:
             question = json.loads(body)
         except (ValueError, RecursionError):
             return HTTPStatus.BAD_REQUEST, "The body of this request is no JSON, or not all of it arrived."
-        if _deeper(question, DEPTH) or not self._asked(question):
-            return HTTPStatus.BAD_REQUEST, "The body of this request is no question that this page asks."
+        if _deeper(question, DEPTH) or not self._asked(environ.get("PATH_INFO", ""), question):
+            return HTTPStatus.BAD_REQUEST, "The body of this request is not one that this page sends."
         environ["wsgi.input"] = io.BytesIO(body)
         return None
 

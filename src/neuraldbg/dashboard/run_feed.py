@@ -1,14 +1,14 @@
 """The feed of the dashboard: a run file, a run folder or a folder of runs, read as they grow and diagnosed repeatedly.
 
 Two threads do all the work, one that reads and one that diagnoses and compares; the page gets their last results. Only
-the runs that the page requested last are followed; of the others only info and state are read. No file outside of the
-folder that the user named is read, whatever links are in it.
+the runs that the page requested last are followed; of the others only info and scalars are read. Those that ended
+without a diagnosis, since they were killed, are judged once. No file outside of the folder that the user named is read,
+whatever links are in it.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import threading
 import time
@@ -19,13 +19,13 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from neuraldbg.dashboard.feed import Entry, Moment
+from neuraldbg.dashboard.run_entry import Judged, entry_of, judged_before
 from neuraldbg.dashboard.run_pairs import Pair
 from neuraldbg.errors import RunFileError, RunNotFound
 from neuraldbg.explain import diagnose
 from neuraldbg.nouns import Diagnosis, RunInfo
-from neuraldbg.nouns.diagnosis import VERDICTS
 from neuraldbg.record.follow import Follower, killed, look
-from neuraldbg.record.reader import glance
+from neuraldbg.record.reader import read_file, read_scalars
 from neuraldbg.record.run_names import RunName, run_files, run_folders
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ GLANCES_S = 0.25
 """Seconds of a scan for runs that changed; the rest are read in the next scan."""
 SHARE = 5
 """Times as long as it worked that a thread rests: it takes a sixth of a core at most."""
-_MOST = 4 << 20
 UNREAD = Diagnosis("inconclusive", "The run is being read")
 
 
@@ -66,6 +65,10 @@ class _Known:
     """State of the file when its entry was last read (see ``follow.look``)."""
     entry: Entry | None = None
     """Entry of the run. None before the first reading."""
+    judged: Judged = field(default_factory=Judged)
+    """Verdict that this process found while the run was not followed; empty if there is none."""
+    judged_at: Look | None = None
+    """State of the file at that diagnosis. None if there was none."""
 
 
 @dataclass
@@ -80,12 +83,15 @@ class _Followed:
     """Monotonic time before which the run is not diagnosed again."""
     judged: object = None
     """Record of the newest diagnosis. None before the first."""
+    row: tuple[Moment, Entry] | None = None
+    """Newest entry, with the moment that it was made of. None before the first."""
 
 
 class RunFeed:
     """A Feed of a run file, a run folder, or a folder of runs.
 
-    ``begins`` is True for a run folder that is about to be created. Raises RunNotFound if there is no run otherwise.
+    ``begins`` is True for a run folder that is about to be created. Raises RunNotFound if there is no such file or
+    folder otherwise. A folder may be empty: its first run is shown as soon as it begins.
     """
 
     def __init__(self, path: Path, *, pace_s: float = 0.5, begins: bool = False) -> None:
@@ -98,6 +104,8 @@ class RunFeed:
         self._pairs: dict[tuple[str, str], Pair] = {}
         """Compared pairs by their keys, the last requested at the end."""
         self._versions = itertools.count(1)
+        self._spare = 0.0
+        """Monotonic time before which no run that is not followed is judged."""
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._unjudged = threading.Event()
@@ -140,6 +148,11 @@ class RunFeed:
         followed.ready.set()
         return followed.moment
 
+    def key_of(self, file: str) -> str:
+        """Return the key of the run in a file of the folder that is shown."""
+        path = self._path / file
+        return _text(_key(self._path.name, RunName.of(path) or RunName(), path))
+
     def compare(self, key: str, other: str) -> Comparison | None:
         """Return the last comparison of two runs, None before the first. Raises KeyError as ``moment`` does."""
         self._follow(other)
@@ -168,9 +181,8 @@ class RunFeed:
 
     def _check(self) -> None:
         if not self._path.exists():
-            raise RunNotFound(f"there is no run at {self._path}: no such file or folder.")
-        if self._path.is_dir() and not run_folders(self._path):
-            raise RunNotFound(f"there is no run in {self._path}: neither it nor a folder below holds a rank0.ndbg.")
+            hint = "Name a run folder or a folder of runs; `neuraldbg run train.py` records one."
+            raise RunNotFound(f"there is no run at {self._path}: no such file or folder. {hint}")
 
     def _scan(self) -> None:
         """Find runs, and read the entries of those that changed."""
@@ -181,7 +193,7 @@ class RunFeed:
         with self._lock:
             for key in self._known.keys() - found.keys():
                 if key in self._followed:
-                    self._known[key].refused = "It is not there any more."
+                    self._known[key].refused = "The run was deleted: what is shown was read before."
                 else:
                     del self._known[key]
             for key, known in found.items():
@@ -212,7 +224,7 @@ class RunFeed:
             for name, file in files.items():
                 label = f"{base} rank {name.rank}" if several else base
                 label += f" ({name.number})" if name.number > 1 else ""
-                key = base if name.first else f"{base}/{file.name}"
+                key = _key(base, name, file)
                 yield _Known(file, _text(key), _text(label), _refusal(file, root))
 
     def _glance(self, known: _Known) -> None:
@@ -221,8 +233,7 @@ class RunFeed:
             return
         if now:
             try:
-                info, steps = glance(known.file)
-                entry = _entry(entry, info, steps, _verdict(known.file, self._path))
+                entry = entry_of(entry, read_scalars(known.file), judged_before(known.file, self._path))
             except RunFileError as error:
                 entry = replace(entry, state="unreadable", problem=str(error))
             except Exception as error:  # noqa: BLE001 (an error with one run must not hide the others)
@@ -238,11 +249,13 @@ class RunFeed:
             return replace(entry, state="unreadable", problem=known.refused or known.failed)
         if followed is not None:
             moment, problem = followed.moment, followed.follower.problem
-            verdict = moment.diagnosis.verdict if moment.diagnosis is not UNREAD else ""
             if _begun(moment):
-                entry = _entry(entry, moment.record.info, moment.record.steps, verdict or entry.verdict)
+                entry = _row(followed, moment, entry)
             if problem:
                 return replace(entry, state="unreadable", problem=problem)
+        if not entry.verdict and known.judged_at == known.look:
+            found = known.judged
+            entry = replace(entry, verdict=found.verdict, cause=found.cause, confidence=found.confidence)
         return replace(entry, state="killed") if entry.state == "running" and killed(known.file) else entry
 
     # ------------------------------------------------------------ reading
@@ -281,6 +294,7 @@ class RunFeed:
                 with suppress(Exception):
                     self._scan()
                 scan = time.monotonic() + SCAN_S
+                self._unjudged.set()  # a run may have been killed, or have come there without a diagnosis
             self._wake.wait(max(self._pace_s, SHARE * (time.monotonic() - begin)))
 
     def _read(self, known: _Known, followed: _Followed) -> None:
@@ -310,6 +324,7 @@ class RunFeed:
             self._unjudged.clear()
             # A first diagnosis or comparison is due at time 0; the sort is stable, so diagnoses come first.
             waiting = sorted([*self._unjudged_runs(), *self._uncompared_pairs()], key=itemgetter(0))
+            waiting = waiting or list(self._never_judged())
             if not waiting:
                 self._unjudged.wait()
                 continue
@@ -324,6 +339,33 @@ class RunFeed:
         for _, followed in self._latest():
             if followed.moment.record is not followed.judged and _begun(followed.moment):
                 yield followed.due, partial(self._judge, followed)
+
+    def _never_judged(self) -> Iterator[tuple[float, Callable[[], None]]]:
+        """Yield due time and function for the diagnosis of one run that ended without one, and that is not followed."""
+        with self._lock:
+            ended = [
+                known
+                for known in self._known.values()
+                if known.entry is not None
+                and not (known.refused or known.failed or known.entry.problem or known.entry.verdict)
+                and known.key not in self._followed
+                and known.judged_at != known.look
+            ]
+        for known in ended:
+            if known.entry is not None and (known.entry.state != "running" or killed(known.file)):
+                yield self._spare, partial(self._judge_unfollowed, known)
+                return
+
+    def _judge_unfollowed(self, known: _Known) -> None:
+        begin, seen, found = time.monotonic(), known.look, Judged("inconclusive")
+        try:
+            record = read_file(known.file)
+            if not _refusal(known.file, self._path):  # checked again: a link may have replaced the file meanwhile
+                found = Judged.of(diagnose(record))
+        except Exception:  # noqa: BLE001 (of a strange file: the other runs must still be judged)
+            found = Judged("inconclusive")
+        known.judged, known.judged_at = found, seen
+        self._spare = time.monotonic() + max(self._pace_s, SHARE * (time.monotonic() - begin))
 
     def _uncompared_pairs(self) -> Iterator[tuple[float, Callable[[], None]]]:
         """Yield due time and function for the comparison of each pair with a run that changed."""
@@ -355,14 +397,22 @@ class RunFeed:
         pair.due = time.monotonic() + max(self._pace_s, SHARE * (time.monotonic() - begin))
 
 
+def _key(base: str, name: RunName, file: Path) -> str:
+    return base if name.first else f"{base}/{file.name}"
+
+
 def _begun(moment: Moment) -> bool:
     """Return True if there is anything to diagnose."""
     return moment.record.info != RunInfo() or moment.record.steps > 0
 
 
-def _entry(entry: Entry, info: RunInfo, steps: int, verdict: str) -> Entry:
-    stands = {"state": info.outcome.kind, "verdict": verdict, "problem": ""}
-    return replace(entry, steps=steps, started=info.started, script=info.script, **stands)
+def _row(followed: _Followed, moment: Moment, entry: Entry) -> Entry:
+    """Return the entry of a followed run, made once for each of its moments."""
+    if followed.row is None or followed.row[0] is not moment:
+        judged = Judged(entry.verdict, entry.cause, entry.confidence)
+        judged = judged if moment.diagnosis is UNREAD else Judged.of(moment.diagnosis)
+        followed.row = moment, entry_of(entry, moment.record, judged)
+    return followed.row[1]
 
 
 def _internal(error: Exception) -> str:
@@ -379,16 +429,6 @@ def _refusal(file: Path, root: Path) -> str:
     if not inside:
         return "It is a link that leads out of the folder that was named: open its target by its own name."
     return "" if file.is_file() else "It is no file."
-
-
-def _verdict(run: Path, root: Path) -> str:
-    """Return the verdict in the run's own ``diagnosis.json``; "" if there is none."""
-    with suppress(OSError, ValueError, AttributeError, RecursionError):
-        file = run.with_name((RunName.of(run) or RunName()).beside("diagnosis")).resolve(strict=True)
-        if file.is_file() and file.is_relative_to(root) and file.stat().st_size <= _MOST:
-            verdict = json.loads(file.read_bytes()).get("verdict")
-            return verdict if verdict in VERDICTS else ""
-    return ""
 
 
 def _changed(file: Path) -> float:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from neuraldbg.dashboard import HOST
 from neuraldbg.dashboard.guard import MOST, Guard, Hosts, policy
 from neuraldbg.dashboard.port import address, opening
+from neuraldbg.dashboard.training_link import TRAINING, is_request
 from neuraldbg.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.dashboard.feed import Feed
     from neuraldbg.dashboard.settings import DashboardSettings
+    from neuraldbg.dashboard.training_link import TrainingLink
 
 
 def page_server(
@@ -28,11 +30,14 @@ def page_server(
     host: str = HOST,
     expose: bool = False,
     token: str | None = None,
+    training: TrainingLink | None = None,
 ) -> Server:
-    """Return a server of the page over a feed. Raises MissingExtra if dash is not installed."""
+    """Return a server of the page over a feed; with ``training`` the page can stop that one. Raises MissingExtra if
+    dash is not installed.
+    """
     from neuraldbg.dashboard.page.app import make_app  # noqa: PLC0415 (needs what comes with dash)
 
-    return Server(make_app(feed, settings), listening, host=host, expose=expose, token=token)
+    return Server(make_app(feed, settings, training), listening, host=host, expose=expose, token=token)
 
 
 class Server:
@@ -82,10 +87,14 @@ def _server(listening: socket.socket, app: Any) -> Any:
     return BoundedServer(listening, app, MOST)
 
 
-def _asked(app: Dash) -> Callable[[Any], bool]:
-    """Return a predicate for the body of a POST: True if it is a valid request for one of the page's callbacks."""
+def _asked(app: Dash) -> Callable[[str, Any], bool]:
+    """Return a predicate for path and body of a POST: True if it is a valid request for one of the page's callbacks, or
+    for the training.
+    """
 
-    def asked(body: Any) -> bool:
+    def asked(path: str, body: Any) -> bool:
+        if path == TRAINING:
+            return is_request(body)
         if not isinstance(body, dict) or not isinstance(body.get("output"), str):
             return False
         known = app.callback_map.get(body["output"])

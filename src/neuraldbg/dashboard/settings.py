@@ -4,6 +4,7 @@
       theme: dark          # or light, auto
       refresh_rate: 1.0    # seconds
       max_history: 1000    # points of a line
+      lease: 10            # seconds
       charts: [execution_trace, gradient_flow, memory_profile]
 
 Other sections of the file belong to other tools, and are not constructed. YAML's merge keys and aliases are refused in
@@ -17,9 +18,7 @@ import reprlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, ValidationError, field_validator
-
-from neuraldbg.config import Thresholds
+from neuraldbg.checked_values import CheckedValues, Field, InvalidValues
 from neuraldbg.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
@@ -40,23 +39,27 @@ _SHORT = reprlib.Repr()
 _SHORT.maxlevel = _SHORT.maxlist = _SHORT.maxdict = 2
 
 
-class DashboardSettings(Thresholds):
+class DashboardSettings(CheckedValues):
     """The settings for the appearance of the dashboard's page."""
 
     theme: Literal["auto", "dark", "light"] = Field("auto", description="`auto` follows the system.")
     refresh_rate: float = Field(1.0, ge=0.1, le=3600, description="Seconds after which the page asks for new steps.")
     max_history: int = Field(1000, ge=10, le=100_000, description="Points that a line is drawn with, at most.")
+    lease: float = Field(
+        10.0, ge=1, le=3600, description="Seconds after which a stopped training goes on if no page is open any more."
+    )
     charts: tuple[str, ...] = Field(CHARTS, min_length=1, description="The tabs to show, in this order.")
 
-    @field_validator("charts")
     @classmethod
-    def _named(cls, charts: tuple[str, ...]) -> tuple[str, ...]:
+    def completed(cls, name: str, value: Any) -> Any:
         """Replace aliases by the ids of tabs, and remove duplicates. Raises ValueError for unknown names."""
-        unknown = [f"no chart is called {name!r}{_nearest(name, (*CHARTS, *ALIASES))}" for name in charts
-                   if name not in CHARTS and name not in ALIASES]  # fmt: skip
+        if name != "charts":
+            return value
+        unknown = [f"no chart is called {one!r}{_nearest(one, (*CHARTS, *ALIASES))}" for one in value
+                   if one not in CHARTS and one not in ALIASES]  # fmt: skip
         if unknown:
             raise ValueError("; ".join(unknown))
-        return tuple(dict.fromkeys(ALIASES.get(name, name) for name in charts))
+        return tuple(dict.fromkeys(ALIASES.get(one, one) for one in value))
 
 
 def load_settings(path: str | Path | None = None) -> DashboardSettings:
@@ -70,8 +73,8 @@ def load_settings(path: str | Path | None = None) -> DashboardSettings:
         return DashboardSettings()
     section = _section(file)
     try:
-        return DashboardSettings.model_validate(section)
-    except ValidationError as error:
+        return DashboardSettings(section)
+    except InvalidValues as error:
         wrong = [f"  {line}" for line in _lines(error)]
         raise ConfigError("\n".join([f"{file}: the section {SECTION!r} has wrong settings:", *wrong])) from None
 
@@ -144,16 +147,13 @@ def _check_plain(section: Node, file: Path) -> None:
             waiting += [part for item in node.value for part in (item if isinstance(item, tuple) else (item,))]
 
 
-def _lines(error: ValidationError) -> Iterator[str]:
+def _lines(error: InvalidValues) -> Iterator[str]:
     """Yield a sentence for each problem, with the valid names or values."""
-    known = tuple(DashboardSettings.model_fields)
-    for problem in error.errors(include_url=False):
-        name = str(problem["loc"][0])
-        if problem["type"] in {"extra_forbidden", "invalid_key"}:
-            yield f"unknown setting {name!r}{_nearest(name, known)}"
-            continue
-        where = f"{name}[{problem['loc'][1]}]" if len(problem["loc"]) > 1 else name
-        yield f"{where}: {problem['msg'].removeprefix('Value error, ')}, not {_SHORT.repr(problem['input'])}"
+    for problem in error.problems:
+        if problem.known:
+            yield f"unknown setting {problem.name!r}{_nearest(problem.name, problem.known)}"
+        else:
+            yield f"{problem.name}: {problem}"
 
 
 def _nearest(name: str, known: tuple[str, ...]) -> str:

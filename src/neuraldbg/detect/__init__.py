@@ -31,6 +31,7 @@ not read (``Origin.read``, ``Case.blind``). ``benchmarks/accuracy_thinned.py`` m
 - ``non_finite.py``: NaN and infinity
 - ``saturation.py``: bounded activations at their bounds
 - ``unchanged_parameters.py``, ``update_ratio.py``: updates that are lost, too small or too large
+- ``weight_scale.py``: weights that are too large
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ from neuraldbg.detect.saturation import Saturation
 from neuraldbg.detect.unchanged_parameters import UnchangedParameters
 from neuraldbg.detect.update_ratio import UpdateRatio
 from neuraldbg.detect.vanishing_gradients import VanishingGradients
+from neuraldbg.detect.weight_scale import WeightScale
 
 if TYPE_CHECKING:
     from neuraldbg.detect.detector import Detector
@@ -66,6 +68,7 @@ DETECTORS: tuple[type[Detector], ...] = (
     UnchangedParameters,
     UpdateRatio,
     VanishingGradients,
+    WeightScale,
 )
 """All detectors, by name."""
 

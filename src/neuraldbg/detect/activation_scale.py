@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from pydantic import Field
 
-from neuraldbg.config import Thresholds
+from neuraldbg.config import Field, Thresholds
 from neuraldbg.detect.episodes import Episode
 from neuraldbg.detect.layer_rows import COUNT, STD, Synced, flow, is_embedding, is_matrix
 

@@ -100,18 +100,23 @@ class Episodes:
         describe: Describe,
         certain: Bools | None = None,
         *,
+        ready: Bools | None = None,
         missed: int = 0,
+        since: Ints | None = None,
     ) -> list[Event]:
         """Judge one observation. The masks have the shape (places,), and both are False where no site was read.
 
         ``describe(i)`` returns confidence and details of place i; it is called when an event begins or is returned
-        again. ``missed`` is the number of light steps so far (`Readings.missed`).
+        again, and the details get that step, ``at_step``. Where ``ready`` is False a bad observation counts, but no
+        episode begins. ``missed`` is the number of light steps so far (`Readings.missed`). ``since`` overrides the
+        first step of episodes that begin now, for readings that tell how long a place was bad before.
         """
         if not self._busy and not bad.any():
             return []
         # An active episode keeps its first step, also after calm observations that were too few to end it.
         fresh = bad & (self.run == 0)
-        self.since[fresh & ~self.active] = index
+        begins = fresh & ~self.active
+        self.since[begins] = index if since is None else since[begins]
         self.run[bad] += 1
         self.run[calm] = 0
         # Light steps between two bad observations count toward ``enter_steps``, not toward ``enter_seen``.
@@ -124,6 +129,8 @@ class Episodes:
         began = bad & ~self.active & lasted
         if certain is not None:
             began |= bad & ~self.active & certain
+        if ready is not None:
+            began &= ready
         self.active |= began
         self.quiet[calm] += 1
         self.quiet[~calm & bad] = 0
@@ -140,7 +147,8 @@ class Episodes:
         for i in told.tolist():
             place = self.places[i]
             if not ended[i]:
-                self._said[place] = describe(i)
+                confidence, details = describe(i)
+                self._said[place] = confidence, {"at_step": index, **details}
                 self.due[i] = index + max(1, (index - int(self.since[i])) // REFRESH)
             events.append(self._event(i))
             if ended[i]:
@@ -156,6 +164,46 @@ class Episodes:
         confidence, details = self._said[self.places[i]]
         first, last = int(self.since[i]), int(self.last[i])
         return Event(self.kind, self.transition, first, max(first, last), layer, site, confidence, details)
+
+
+class Weaker:
+    """The episodes of one kind on weaker grounds, at the same places as those on stronger grounds.
+
+    Where an episode on stronger grounds lasts, or has the same first step, only that one is returned.
+    """
+
+    def __init__(self, own: Episodes, stronger: Episodes) -> None:
+        self._own, self._stronger = own, stronger
+        self._begun: dict[str, int] = {}
+        """First step of the newest episode on stronger grounds, by site."""
+
+    @property
+    def idle(self) -> bool:
+        """True if no place is bad, or was bad in the last observation."""
+        return self._own.idle
+
+    def resize(self, places: Sequence[Place]) -> None:
+        """Set the places that are judged from now on."""
+        self._own.resize(places)
+
+    def observe(
+        self, index: int, bad: Bools, calm: Bools, describe: Describe, told: list[Event], *, missed: int = 0
+    ) -> list[Event]:
+        """Judge one observation, after the stronger episodes did, which returned ``told``. Return the events of both.
+        Parameters are as in `Episodes.observe`.
+        """
+        self._begun.update((event.site, event.first_step) for event in told)
+        return told + self._left(self._own.observe(index, bad, calm, describe, missed=missed))
+
+    def ongoing(self) -> list[Event]:
+        """Return the events of both that last."""
+        return self._stronger.ongoing() + self._left(self._own.ongoing())
+
+    def _left(self, events: list[Event]) -> list[Event]:
+        if not events:
+            return events
+        lasting = {self._stronger.places[i][1] for i in np.flatnonzero(self._stronger.active).tolist()}
+        return [e for e in events if e.site not in lasting and self._begun.get(e.site) != e.first_step]
 
 
 class Episode:
@@ -214,7 +262,8 @@ class Episode:
             return [event]
         if not began and not (bad and self.due <= index):
             return []
-        self._said = describe()
+        confidence, details = describe()
+        self._said = confidence, {"at_step": index, **details}
         self.due = index + max(1, (index - self.since) // REFRESH)
         return [self.event()]
 

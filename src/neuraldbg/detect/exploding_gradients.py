@@ -1,21 +1,22 @@
 """A layer's gradient has grown out of all proportion.
 
-Three ways (`how` in the details): `history`: far above its own level and above everything that any layer had while all
+Four ways (`how` in the details): `history`: far above its own level and above everything that any layer had while all
 was well; `absolute`: large, far above the run's own start, with a loss worse than at the start; `relative`: it grows
-geometrically from the loss toward the input, over at least four layers. A large norm alone is no fault: a summed loss
-or unnormalised targets have large gradients that train well.
+geometrically from the loss toward the input, over at least four layers; `size`: beyond a million in any single step. A
+large norm alone is no fault, as a summed loss or unnormalised targets have large gradients that train well: `size` has
+a confidence below that of a symptom, so it is reported and no cause rests on it.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from pydantic import Field
 
-from neuraldbg.config import Thresholds
+from neuraldbg.config import Field, Thresholds
 from neuraldbg.detect.block import follow, steps_before
-from neuraldbg.detect.episodes import Episodes, carry
+from neuraldbg.detect.episodes import Episodes, Weaker, carry
 from neuraldbg.detect.readings import Readings
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 SETTLED = 5
 """Gradients of a layer after which its level is used."""
+BY_SIZE = 0.4
+"""Confidence of a gradient that is large and shows no other sign: below that of a symptom."""
 
 
 class ExplodingThresholds(Thresholds):
@@ -73,6 +76,11 @@ class ExplodingThresholds(Thresholds):
         le=1,
         description="Correlation of log norm with depth for `relative`. Source: geometric growth is a line.",
     )
+    size: float = Field(
+        1e6,
+        gt=0,
+        description="L2 norm of one layer for `size`. Source: our own choice, three orders above `norm`.",
+    )
     steps: int = Field(3, ge=1, description="Steps in a row before it counts. Source: one step is a gradient spike.")
     memory: int = Field(50, ge=2, description="Time constant of the level, in steps. Source: our own choice.")
 
@@ -96,6 +104,7 @@ class ExplodingGradients:
         self._by_depth: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
         self._peak: dict[int, float] = {}
         self._episodes = Episodes("exploding_gradients", "gradient_health", enter_steps=t.steps, leave_steps=3)
+        self._sized = Weaker(Episodes("exploding_gradients", "gradient_health", leave_steps=3), self._episodes)
 
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
         """Judge one step."""
@@ -104,8 +113,10 @@ class ExplodingGradients:
             return []
         t = self.thresholds
         norms, peak = grads.norms(step), self._peak.get(step.stream, 0.0)
-        if self._old and self._episodes.idle and self._calm(step.stream, norms, peak):
+        if self._old and self._idle and self._calm(step.stream, norms, peak):
             return []
+        large: npt.NDArray[np.bool_] = norms > t.size
+        by_size = functools.partial(self._describe_size, norms)
         # A layer is bad by its own history, by absolute size, or by its place in a geometric growth over depth.
         usable: npt.NDArray[np.bool_] = norms > 0
         log = np.log(norms, where=usable, out=np.full(len(norms), -np.inf))
@@ -118,7 +129,9 @@ class ExplodingGradients:
         if not bad.any():
             self._learn(step.stream, norms, log, usable)
             calm = usable & (rise < 0.5 * np.log(t.growth)) & ~self._still_steep(log)
-            return self._episodes.observe(step.index, bad, calm, lambda _: (0.0, {}), missed=self.readings.missed(step))
+            missed = self.readings.missed(step)
+            events = self._episodes.observe(step.index, bad, calm, lambda _: (0.0, {}), missed=missed)
+            return self._sized.observe(step.index, large, usable & ~large, by_size, events)
         # Bad gradients are kept out of the level and the peak: they would become the norm that they are judged by.
         self._learn(step.stream, norms, log, usable & ~bad)
         deepest = int(np.flatnonzero(bad)[-1])
@@ -131,21 +144,22 @@ class ExplodingGradients:
             self._by_depth |= relative
         calm = usable & ~bad & (rise < 0.5 * np.log(t.growth)) & ~self._still_steep(log)
         certain = bad & grads.nonfinite(step)
-        return self._episodes.observe(step.index, bad, calm, describe, certain, missed=self.readings.missed(step))
+        events = self._episodes.observe(step.index, bad, calm, describe, certain, missed=self.readings.missed(step))
+        return self._sized.observe(step.index, large, usable & ~large, by_size, events)
 
     def pass_over(self, block: Block, first: int) -> int:
         """Pass over the leading steps for which `_calm` would be True."""
         self._synced(block.steps[first], block.layout)
         if not self._layers:
             return len(block) - first
-        if not (self._old and self._episodes.idle):
+        if not (self._old and self._idle):
             return 0
         t, norms, peak = self.thresholds, self.readings.norms_of(block)[first:], self._peak.get(block.stream, 0.0)
         fine, steps = steps_before(~(norms > 0.0)), 0
         if len(self._layers) > 4:
             fine = min(fine, steps_before(norms[:, 1:2] >= 0.99 * t.depth_ratio * norms[:, -1:]))
         for top in norms[:fine].max(axis=1).tolist():
-            if not top <= t.above_peak * peak:
+            if not top <= min(t.above_peak * peak, t.size):
                 break
             if top > peak:
                 peak = self._peak[block.stream] = top
@@ -158,13 +172,17 @@ class ExplodingGradients:
 
     def ongoing(self) -> Iterable[Event]:
         """Return the events that still last."""
-        return self._episodes.ongoing()
+        return self._sized.ongoing()
+
+    @property
+    def _idle(self) -> bool:
+        return self._episodes.idle and self._sized.idle
 
     def _calm(self, stream: int, norms: Floats, peak: float) -> bool:
         """Return True, and learn from the step, if the largest norms alone show that no layer is bad."""
         top = float(norms.max())
         # A layer that was not read is NaN, which compares as false.
-        if not (norms.min() > 0.0 and top <= self.thresholds.above_peak * peak):
+        if not (norms.min() > 0.0 and top <= min(self.thresholds.above_peak * peak, self.thresholds.size)):
             return False
         if len(norms) > 4 and norms[1] >= 0.99 * self.thresholds.depth_ratio * norms[-1]:
             return False
@@ -228,7 +246,14 @@ class ExplodingGradients:
             setattr(self, name, carry(self._layers, layers, getattr(self, name), 0.0))
         self._by_depth = carry(self._layers, layers, self._by_depth, 0)
         self._layers, self._old = layers, False
-        self._episodes.resize([(layer, f"param_grad/{layer}") for layer in layers])
+        places = [(layer, f"param_grad/{layer}") for layer in layers]
+        self._episodes.resize(places)
+        self._sized.resize(places)
+
+    def _describe_size(self, norms: Floats, i: int) -> tuple[float, dict[str, Any]]:
+        size = self.thresholds.size
+        details = {"how": "size", "norm": float(norms[i]), "threshold": size}
+        return BY_SIZE, {**details, "origin": i == int(np.flatnonzero(norms > size)[-1])}
 
     def _describe(
         self, i: int, how: str, norms: Floats, rise: Floats, *, deepest: int, peak: float

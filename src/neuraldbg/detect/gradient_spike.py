@@ -13,9 +13,8 @@ import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from pydantic import Field
 
-from neuraldbg.config import Thresholds
+from neuraldbg.config import Field, Thresholds
 from neuraldbg.detect.block import follow, steps_before
 from neuraldbg.detect.episodes import Episode, carry
 from neuraldbg.detect.progress import Window
@@ -61,7 +60,7 @@ class GradientSpikeThresholds(Thresholds):
     patience: int = Field(
         32,
         ge=1,
-        description="Steps after which a higher level is taken for the new normal. Source: a quarter of the window,"
+        description="Steps after which a higher level becomes the baseline. Source: a quarter of the window,"
         " which the quartiles bear.",
     )
 
@@ -178,7 +177,12 @@ class GradientSpike:
             episode.layer = layer
             episode.site = f"param_grad/{layer}" if layer is not None else ""
             sigma = window.sigma
-            details |= {"norm": norm, "median": math.exp(median), "ratio": math.exp(min(rise, 700.0))}
+            details |= {
+                "at_step": step.index,
+                "norm": norm,
+                "median": math.exp(median),
+                "ratio": math.exp(min(rise, 700.0)),
+            }
             details |= {
                 "sigmas": rise / sigma if sigma > 0 else None,
                 "threshold": math.exp(bar),

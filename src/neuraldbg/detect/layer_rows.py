@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 TOTAL, COUNT, NONFINITE, STD = column("total"), column("count"), column("nonfinite"), column("std")
 RMS, MIN, MAX, ZEROS = column("rms"), column("min"), column("max"), column("zeros")
 UNITS, DEAD, SATURATED = column("units"), column("dead"), column("saturated")
+DEAD_ROWS, DEAD_SINCE = column("dead_rows"), column("dead_since")
 
 NOT_MATRICES = ("Norm", "PReLU", "LayerScale")
 """Parts of the type names of layers whose ``weight`` is a gain per channel, not a matrix."""
@@ -112,6 +113,7 @@ class GradLayers(Synced):
         self._rms = self._total = self.rows
         self._step: Step | None = None
         self._norms: npt.NDArray[np.float64] = np.zeros(0)
+        self._labels: tuple[str, ...] = ()
 
     def build(self, layout: Layout, rows: int) -> None:
         """Group the gradient rows by layer."""
@@ -126,6 +128,7 @@ class GradLayers(Synced):
         self.starts = np.array(starts, np.intp)
         self.layers = tuple(modules[i] for i in starts)
         self._rms, self._total = flat(self.rows, RMS), flat(self.rows, TOTAL)
+        self._labels = tuple(sites[row].label for row in picked)
         self._step = None
 
     def synced(
@@ -160,6 +163,15 @@ class GradLayers(Synced):
     def norms_of(self, block: Block) -> npt.NDArray[np.float64]:
         """Return `norms` for the steps of a block, shape (steps, layers)."""
         return self._largest(block.take(self._rms) * np.sqrt(block.take(self._total)))
+
+    def labels(self, i: int) -> tuple[str, ...]:
+        """Return the names of the parameters of a layer whose gradients are read: ``fc1.weight``."""
+        return self._labels[self.starts[i] : self.starts[i + 1] if i + 1 < len(self.starts) else None]
+
+    def sampled(self, step: Step) -> npt.NDArray[np.bool_]:
+        """Return a mask of the layers with a gradient of which only a sample was read, shape (layers,)."""
+        some = step.table.take(self._rms + (COUNT - RMS)) < step.table.take(self._total)
+        return np.logical_or.reduceat(some, self.starts) if len(self.starts) else np.zeros(0, np.bool_)
 
     def nonfinite(self, step: Step) -> npt.NDArray[np.bool_]:
         """Return a mask of the layers whose gradients hold NaN or Inf, shape (layers,)."""

@@ -12,9 +12,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import Field
-
-from neuraldbg.config import Thresholds
+from neuraldbg.config import Field, Thresholds
 from neuraldbg.detect.episodes import Episode
 from neuraldbg.detect.progress import Progress, Window
 
@@ -25,6 +23,8 @@ if TYPE_CHECKING:
 
 CHUNK = 25
 """Steps between two marks of the largest loss: growth is measured against one to two chunks ago."""
+LULL = 7
+"""Largest number of losses near the start that do not move the first step of a divergence: one more would end it."""
 
 
 class LossDivergenceThresholds(Thresholds):
@@ -57,10 +57,32 @@ class LossDivergenceThresholds(Thresholds):
     window: int = Field(16, ge=4, description="Losses whose median is the level. Source: our own choice.")
 
 
+class Stretch:
+    """The losses far above the start, in a row but for lulls shorter than what came before them."""
+
+    def __init__(self) -> None:
+        self.first: int | None = None
+        """The step of the first of them, None before it."""
+        self._last = self._count = 0
+
+    def add(self, index: int, number: int) -> None:
+        """Add the loss of a step, by its number among the losses of its optimizer.
+
+        One spike, and a divergence some steps after it, are two events.
+        """
+        lull = number - self._last - 1
+        if self.first is None or lull >= max(1, min(self._count, LULL + 1)):
+            self.first, self._count = index, 0
+        self._last = number
+        self._count += 1
+
+
 class _Stream:
     """The loss of one optimizer: its progress, recent window and episode."""
 
     def __init__(self, t: LossDivergenceThresholds) -> None:
+        self.first: tuple[int, float] | None = None
+        """The first finite loss, with its step."""
         self.progress = Progress()
         self.small = min(t.least, t.rise, t.factor, t.adversarial)
         """Rise, in units of the starting level, that is below every threshold."""
@@ -75,6 +97,9 @@ class _Stream:
         """Number of losses learnt from."""
         self.high_since: int | None = None
         """First step of the losses above the threshold of `rise`. None if the loss is not above it."""
+        self.far = Stretch()
+        self.seen = 0
+        """Number of losses so far."""
         self.risen = 0
         """Number of steps in a row whose median is above the threshold of `rise`."""
         self.episode = Episode("loss_divergence", "loss", enter_steps=t.steps, leave_steps=t.rise_steps)
@@ -101,6 +126,7 @@ class LossDivergence:
         if stream is None:
             stream = self._streams[step.stream] = _Stream(self.thresholds)
         if math.isfinite(loss):
+            stream.first = stream.first or (step.index, loss)
             return self._judge(step.index, stream, loss)
         # A loss that was far up and is now NaN or infinite has not come back.
         episode = stream.episode
@@ -124,9 +150,12 @@ class LossDivergence:
             reference = max(abs(progress.start), stream.marks[0], progress.noise) if progress.count else math.inf
             far = (t.factor if alone else t.adversarial) * reference
             above = loss - min(stream.best, progress.start) > far if reference > 0 and progress.count else False
+        stream.seen += 1
         # A loss far above the reference must not become the reference.
         if not above:
             self._learn(stream, loss)
+        elif not episode.active:
+            stream.far.add(index, stream.seen)
         stream.recent.add(loss)
         recent = stream.recent.ordered
         level = recent[len(recent) >> 1]
@@ -145,7 +174,7 @@ class LossDivergence:
         bad = above or risen if episode.active else above or lasting
         calm = not bad and rise < 0.5 * bar
         how = "above_start" if above else "rise"
-        since = stream.high_since if not above and not episode.run else None
+        since = stream.far.first if above else stream.high_since if not episode.run else None
         return episode.observe(
             index,
             bad,
@@ -180,9 +209,17 @@ class LossDivergence:
     def _details(self, stream: _Stream, how: str, level: float, bar: float) -> tuple[float, dict[str, Any]]:
         start, best = stream.progress.start, stream.best
         rise = level - best
-        details: dict[str, Any] = {"how": how, "start": start, "best": best, "level": level, "rise": rise}
+        begun, first = stream.first or (None, start)
+        details: dict[str, Any] = {
+            "how": how,
+            "start": first,
+            "start_step": begun,
+            "best": best,
+            "level": level,
+            "rise": rise,
+        }
         details |= {"noise": stream.recent.sigma, "threshold": bar if math.isfinite(bar) else None}
-        details["factor_of_start"] = level / abs(start) if start else None
+        details["factor_of_start"] = level / abs(first) if first else None
         if how == "above_start":
             factor = max(level / abs(start), 1.0) if start else 1.0
             return min(0.99, 0.6 + 0.1 * math.log10(factor)), details

@@ -2,7 +2,8 @@
 
 The whole run is kept as at most 64 block means of equal length (blocks are merged when there are too many), so the
 window grows with the run: it is the later half. No improvement means: the gain of a straight line through the window is
-not significant against the scatter of its blocks, or is smaller than the loss's own noise from step to step. The level
+not significant against the scatter of its blocks, or is smaller than the loss's own noise from step to step. A loss
+whose blocks jump, further apart than that noise explains and by a large part of their level, is no plateau. The level
 of a loss that takes both signs (policy gradients), or competes with another optimizer's (GAN), means nothing and is not
 judged, and neither is a window in which the learning rate still rises (warm-up). A plateau after learning
 (`after_learning`) is how a converged run looks: it has low confidence.
@@ -15,9 +16,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from pydantic import Field
 
-from neuraldbg.config import Thresholds
+from neuraldbg.config import Field, Thresholds
 from neuraldbg.detect.episodes import Episode
 from neuraldbg.detect.progress import START
 from neuraldbg.detect.readings import Readings
@@ -73,6 +73,12 @@ class LossPlateauThresholds(Thresholds):
     signs: float = Field(
         0.05, ge=0, le=0.5, description="Share of the rarer sign from which a loss has both. Source: our own choice."
     )
+    jumps: float = Field(
+        0.3,
+        gt=0,
+        description="Scatter of the blocks of the window, as a share of its level, from which the loss jumps instead "
+        "of resting, if its noise from step to step explains less than half of it. Source: our own choice.",
+    )
     certain_after: int = Field(
         1000, ge=1, description="Losses after which a run that never improved is sure. Source: our own choice."
     )
@@ -81,7 +87,9 @@ class LossPlateauThresholds(Thresholds):
 class _Stream:
     """The loss of one optimizer as means over blocks of steps."""
 
-    def __init__(self) -> None:
+    def __init__(self, begun: tuple[int, float]) -> None:
+        self.begun = begun
+        """The first finite loss, with its step."""
         self.last = math.nan
         self.means: list[float] = []
         self.rates: list[float] = []
@@ -144,7 +152,7 @@ class LossPlateau:
             return []
         stream = self._streams.get(step.stream)
         if stream is None:
-            stream = self._streams[step.stream] = _Stream()
+            stream = self._streams[step.stream] = _Stream((step.index, loss))
         progress = self.readings.progress.observe(step)
         full = stream.add(step.index, loss, step.scalars.get("lr", 0.0))
         if not full or stream.count < self.thresholds.steps or len(self._streams) > 1:
@@ -177,6 +185,9 @@ class LossPlateau:
         significant = slope < -t.sigmas * error
         flat = not significant or (gain < t.noise * noise and gain < t.share * abs(progress.start))
         flat = flat or gain < 0.1 * t.share * abs(progress.start)
+        spread = math.sqrt(float(scatter @ scatter) / max(len(window) - 2, 1))
+        if spread > max(2.0 * noise / math.sqrt(stream.size), t.jumps * abs(float(window.mean()))):
+            flat = False  # it jumps
         if change > max(3.0 * noise, 0.1 * abs(progress.start)):
             flat = False  # the loss is above its start: that is divergence, or a loss that measures something else
         if not flat:
@@ -188,7 +199,9 @@ class LossPlateau:
         stream.details = {
             "improvement": -change,
             "improvement_share": -change / abs(progress.start) if progress.start else None,
-            "start": progress.start,
+            "start": stream.begun[1],
+            "start_step": stream.begun[0],
+            "start_level": progress.start,
             "level": float(window.mean()),
             "best": progress.best,
             "window": length,

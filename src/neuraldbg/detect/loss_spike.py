@@ -12,9 +12,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import Field
-
-from neuraldbg.config import Thresholds
+from neuraldbg.config import Field, Thresholds
 from neuraldbg.detect.episodes import Episode
 from neuraldbg.detect.progress import IQR_OF_SIGMA, START, Progress, Window
 
@@ -62,8 +60,7 @@ class LossSpikeThresholds(Thresholds):
     restart: float = Field(
         1.5,
         gt=1,
-        description="Growth of the learning rate in one step that starts the baseline anew. Source: warm restarts "
-        "(SGDR).",
+        description="Growth of the learning rate in one step that restarts the baseline. Source: warm restarts (SGDR).",
     )
     history: int = Field(20, ge=5, description="Losses before the baseline is used. Source: our own choice.")
     window: int = Field(128, ge=20, description="Losses in the baseline. Source: our own choice.")
@@ -75,7 +72,9 @@ class LossSpikeThresholds(Thresholds):
 class _Stream:
     """The baseline of recent losses of one optimizer."""
 
-    def __init__(self, t: LossSpikeThresholds) -> None:
+    def __init__(self, t: LossSpikeThresholds, first: tuple[int, float]) -> None:
+        self.first = first
+        """The first finite loss, with its step."""
         self.window = Window(t.window)
         self.progress = Progress()
         self.ceiling = -math.inf
@@ -108,7 +107,7 @@ class LossSpike:
             return []
         stream = self._streams.get(step.stream)
         if stream is None:
-            stream = self._streams[step.stream] = _Stream(self.thresholds)
+            stream = self._streams[step.stream] = _Stream(self.thresholds, (step.index, loss))
         # After a restart of the learning rate a higher loss is expected.
         lr = scalars.get("lr", math.nan)
         if lr != stream.lr:
@@ -163,7 +162,8 @@ class LossSpike:
         if bad and (not episode.active or loss > stream.details["loss"]):
             z = (loss - center) / sigma if sigma > 0 else None
             stream.details = {"how": how, "loss": loss, "level": center, "noise": sigma, "sigmas": z}
-            stream.details |= {"threshold": bar, "start": stream.progress.start, "stream": step.stream}
+            stream.details |= {"at_step": step.index, "threshold": bar, "stream": step.stream}
+            stream.details |= {"start": stream.first[1], "start_step": stream.first[0]}
 
         def describe() -> tuple[float, dict[str, Any]]:
             long = episode.run >= t.steps or how == "first steps"

@@ -19,9 +19,8 @@ import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from pydantic import Field
 
-from neuraldbg.config import Thresholds
+from neuraldbg.config import Field, Thresholds
 from neuraldbg.detect.block import steps_before
 from neuraldbg.detect.episodes import Episode
 from neuraldbg.detect.layer_rows import COUNT, FAR, MAX, MIN, NONFINITE, RMS, Synced, flow
@@ -165,6 +164,7 @@ class NonFinite(Synced):
             if bad and not episode.active:
                 episode.layer, episode.site = None, ""
                 self._details[kind] = {
+                    "at_step": step.index,
                     "direction": "backward" if kind == "nonfinite_gradient" else "forward",
                     "origin": kind == "nonfinite_loss" or not loss_bad,
                     "affected": [],
@@ -227,6 +227,7 @@ class NonFinite(Synced):
         previous: npt.NDArray[np.float64] | None,
     ) -> dict[str, Any]:
         details: dict[str, Any] = {
+            "at_step": step.index,  # these numbers stay those of the first step, also in later versions of the event
             "direction": "backward" if kind == "nonfinite_gradient" else "forward",
             "origin": self._origin(step, found) == kind,
             "affected": [f"{layout.sites[r].kind}/{layout.sites[r].label}" for r in rows[:LISTED].tolist()],

@@ -2,9 +2,10 @@
 
 In the details: `zero_grad` true, the gradient itself is always exactly zero (weight matrices only); otherwise the
 gradient is there and the update is lost. `exact` false: the tensor is larger than the sample that is read of it, and
-only the sample is known not to have changed. Parameters without a gradient (frozen, unused) are not judged here: that
-is read from the program as a fact. Nor are runs whose loss has settled, whose last updates may be below the precision
-of the weights, nor single steps with learning rate zero.
+only the sample is known not to have changed; that holds for the first steps of the event of any large tensor.
+Parameters without a gradient (frozen, unused) are not judged here: that is read from the program as a fact. Nor are
+runs whose loss has settled, whose last updates may be below the precision of the weights, nor single steps with
+learning rate zero.
 """
 
 from __future__ import annotations
@@ -12,9 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from pydantic import Field
 
-from neuraldbg.config import Thresholds
+from neuraldbg.config import Field, Thresholds
 from neuraldbg.detect.block import steps_before
 from neuraldbg.detect.episodes import Episodes
 from neuraldbg.detect.layer_rows import COUNT, MAX, MIN, NONFINITE, RMS, TOTAL
@@ -41,12 +41,12 @@ class UnchangedThresholds(Thresholds):
         20,
         ge=1,
         description="Steps in a row where the gradient is zero as well. Source: twice the above; a gate or an "
-        "expert may rest.",
+        "expert may be inactive.",
     )
     smallest: float = Field(
         1e-30,
         gt=0,
-        description="RMS gradient below which it is taken for zero. Source: the underflow of float32 products.",
+        description="RMS gradient below which it counts as zero. Source: the underflow of float32 products.",
     )
 
 
@@ -89,8 +89,10 @@ class UnchangedParameters:
         exact = count >= table[p.update, TOTAL]
         if progress is not None and progress.learned():
             same = np.zeros_like(same)
+        # A sample that does not change is soon followed by a reading of all values: the event waits for that, and its
+        # first step is that of the sample, whose gradient was zero from then on.
         lost = same & (grad > t.smallest)
-        zero = same & ~(grad > t.smallest) & p.matrix & exact
+        zero = same & ~(grad > t.smallest) & p.matrix
         lr = step.scalars.get("lr")
 
         def describe(i: int) -> tuple[float, dict[str, Any]]:
@@ -101,7 +103,7 @@ class UnchangedParameters:
             return (0.5 if none or not exact[i] else 0.95), details
 
         events = self._lost.observe(step.index, lost, seen & ~lost, describe, missed=missed)
-        return events + self._zero.observe(step.index, zero, seen & ~zero, describe, missed=missed)
+        return events + self._zero.observe(step.index, zero, seen & ~zero, describe, ready=exact, missed=missed)
 
     def pass_over(self, block: Block, first: int) -> int:
         """Pass over the leading steps in which every parameter changed."""

@@ -13,9 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from pydantic import Field
 
-from neuraldbg.config import Thresholds
+from neuraldbg.config import Field, Thresholds
 from neuraldbg.detect.block import steps_before
 from neuraldbg.detect.episodes import Episode, Episodes, carry
 from neuraldbg.detect.layer_rows import COUNT, RMS, flat

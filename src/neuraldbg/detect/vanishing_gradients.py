@@ -1,10 +1,15 @@
 """A layer's gradient is so small that it cannot learn, although the loss is not settled.
 
-Judged on weight matrices, a layer at a time, in three ways (`how` in the details): `relative`: many orders below the
+Judged on weight matrices, a layer at a time, in four ways (`how` in the details): `relative`: many orders below the
 layers nearer to the loss; `absolute`: below what float32 training can use, in all layers; `history`: many orders below
-what the layer had, all layers together (a net that died). A run that has converged has tiny gradients everywhere and
-is healthy: if the loss has settled, only `relative` is judged. A layer whose gradient is growing back (branches and
-heads in their first steps that were initialised to zero) is not judged yet.
+what the layer had, all layers together (a net that died); `zero`: exactly zero in all parameters of a layer of any
+type, all their values read, with a confidence below that of a symptom, as a part of a model may rest; above it if no
+gradient ever reached the layer and the loss has hardly fallen. If another
+parameter of the layer, its bias, has a gradient that is not small, the event names the matrices (`parameters`).
+
+A run that has converged has tiny gradients everywhere and is healthy: if the loss has settled, only `relative` is
+judged, and `zero` unless the loss is settled near zero. A layer whose gradient is growing back (branches and heads in
+their first steps that were initialised to zero) is not judged yet.
 """
 
 from __future__ import annotations
@@ -12,11 +17,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from pydantic import Field
 
-from neuraldbg.config import Thresholds
+from neuraldbg.config import Field, Thresholds
 from neuraldbg.detect.block import steps_before
-from neuraldbg.detect.episodes import Episodes, carry
+from neuraldbg.detect.episodes import Episodes, Weaker, carry
 from neuraldbg.detect.readings import Readings
 
 if TYPE_CHECKING:
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.detect.block import Block
     from neuraldbg.detect.layer_rows import GradLayers
+    from neuraldbg.detect.progress import Progress
     from neuraldbg.nouns import Event, Layout, Step
 
     Floats = npt.NDArray[np.float64]
@@ -33,10 +38,18 @@ if TYPE_CHECKING:
 
 EARLY = 10
 """Gradients of a layer whose mean is its early level."""
+BY_ZERO = 0.4
+"""Confidence of a gradient that is exactly zero and shows no other sign: below that of a symptom."""
+NEVER_FED = 0.6
+"""Confidence of a gradient that was exactly zero at every reading, while the loss has hardly fallen."""
+LEARNT = 0.3
+"""Share of its start by which a loss must fall for a layer without any gradient to be a part that rests."""
+SOLVED = 1e-3
+"""Share of its first level below which a loss leaves nothing to learn: a gradient of zero is then right."""
 
 
 class VanishingThresholds(Thresholds):
-    """The thresholds of a vanished gradient, for each of the three ways."""
+    """The thresholds of a vanished gradient, for each of the four ways."""
 
     floor: float = Field(
         1e-7,
@@ -70,6 +83,11 @@ class VanishingThresholds(Thresholds):
         ge=1,
         description="Steps in a row before it counts. Source: zero-initialised branches need some steps to open.",
     )
+    zero_steps: int = Field(
+        20,
+        ge=1,
+        description="Steps in a row for `zero`. Source: as `zero_grad_steps` of unchanged_parameters.",
+    )
     growing: float = Field(
         10.0,
         gt=1,
@@ -91,14 +109,45 @@ class VanishingGradients:
         self._early: Floats = np.zeros(0)
         self._seen: Floats = np.zeros(0)
         self._at_start: Floats = np.zeros(0)
+        self._beside: Bools = np.zeros(0, np.bool_)
+        """True for layers of which another parameter had a gradient that was not small, while the matrices' was."""
         self._early_top = 0.0
         self._learned = False
         """True once the early level of every layer is known."""
         self._episodes = Episodes("vanishing_gradients", "gradient_health", enter_steps=t.steps, leave_steps=3)
+        self._all: tuple[str, ...] = ()
+        """Layers that are judged for `zero`: those with any parameter."""
+        self._fed: Bools = np.zeros(0, np.bool_)
+        """True for layers that had a gradient other than zero at any reading."""
+        zero = Episodes("vanishing_gradients", "gradient_health", enter_steps=t.zero_steps, leave_steps=3)
+        self._zero = Weaker(zero, self._episodes)
 
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
         """Judge one step."""
-        progress, grads = self.readings.progress.observe(step), self._synced(step, layout)
+        progress = self.readings.progress.observe(step)
+        events = self._judge_matrices(step, layout, progress)
+        # Most steps end here: in them no gradient is exactly zero.
+        grads = self.readings.layers.synced(step, layout, self._all, self._grow_all)
+        norms = grads.norms(step)
+        zero: Bools = norms == 0
+        self._fed |= norms > 0
+        if self._zero.idle and not events and not zero.any():
+            return []
+        solved = progress is not None and abs(progress.level) <= SOLVED * abs(progress.start)
+        right = solved and not (norms > 0).any()
+        bad = np.zeros_like(zero) if right else zero & ~grads.nonfinite(step) & ~grads.sampled(step)
+        return self._zero.observe(
+            step.index,
+            bad,
+            (norms > 0) | (zero & ~bad),
+            lambda i: self._describe_zero(i, progress),
+            events,
+            missed=self.readings.missed(step),
+        )
+
+    def _judge_matrices(self, step: Step, layout: Layout, progress: Progress | None) -> list[Event]:
+        """Judge the weight matrices of one step."""
+        grads = self._synced(step, layout)
         if not self._layers:
             return []
         t = self.thresholds
@@ -133,22 +182,42 @@ class VanishingGradients:
         if back.any():
             bad, calm = bad & ~back, calm | back
         deepest = int(np.flatnonzero(bad)[-1]) if bad.any() else -1
+        if bad.any():
+            together = t.floor if top < t.floor else t.drop * self._early
+            bound = np.where(relative, np.fmin(t.ratio * reference, t.ratio_floor), together)
+            self._beside[fresh] = False
+            self._beside |= bad & (self._whole(step, layout) > t.leave * bound)
 
         def describe(i: int) -> tuple[float, dict[str, Any]]:
             how = "relative" if relative[i] else "absolute" if top < t.floor else "history"
-            return self._describe(i, how, rms, reference, deepest)
+            confidence, details = self._describe(i, how, rms, reference, deepest)
+            return confidence, details | ({"parameters": grads.labels(i)} if self._beside[i] else {})
 
         return self._episodes.observe(step.index, bad, calm, describe, missed=self.readings.missed(step))
 
     def pass_over(self, block: Block, first: int) -> int:
         """Pass over the leading steps in which no gradient is small."""
-        grads = self._synced(block.steps[first], block.layout)
-        if not self._layers:
-            return len(block) - first
-        if not (self._learned and self._episodes.idle):
+        step = block.steps[first]
+        grads = self._synced(step, block.layout)
+        self.readings.layers.synced(step, block.layout, self._all, self._grow_all)
+        if not self._zero.idle:
             return 0
-        # A layer that was not read is NaN, which compares as false: not small.
-        return steps_before(grads.rms_of(block, first) <= self._least)
+        # A layer that was not read is NaN, which compares as false: not small, and not zero.
+        norms = self.readings.norms_of(block)[first:] if self._all else None
+        passed = len(block) - first if norms is None else steps_before(norms == 0)
+        if self._layers:
+            if not (self._learned and self._episodes.idle):
+                return 0
+            passed = min(passed, steps_before(grads.rms_of(block, first) <= self._least))
+        if norms is not None:
+            self._fed |= (norms[:passed] > 0).any(axis=0)
+        return passed
+
+    def _whole(self, step: Step, layout: Layout) -> Floats:
+        """Return the largest RMS gradient of all parameters of each layer that has matrices, shape (layers,)."""
+        grads = self.readings.layers.synced(step, layout, self._all, self._grow_all)
+        at = {layer: i for i, layer in enumerate(grads.layers)}
+        return grads.rms(step)[[at[layer] for layer in self._layers]]
 
     @property
     def _least(self) -> float:
@@ -161,7 +230,7 @@ class VanishingGradients:
 
     def ongoing(self) -> Iterable[Event]:
         """Return the events that still last."""
-        return self._episodes.ongoing()
+        return self._zero.ongoing()
 
     def _learn(self, rms: Floats, usable: Bools) -> None:
         """Update the early level of each layer, the running mean of its first gradients."""
@@ -173,10 +242,21 @@ class VanishingGradients:
             self._learned = bool((self._seen >= EARLY).all())
 
     def _grow(self, layers: tuple[str, ...]) -> None:
-        for name in ("_early", "_seen", "_at_start"):
+        for name in ("_early", "_seen", "_at_start", "_beside"):
             setattr(self, name, carry(self._layers, layers, getattr(self, name), 0.0))
         self._layers, self._learned = layers, False
         self._episodes.resize([(layer, f"param_grad/{layer}") for layer in layers])
+
+    def _grow_all(self, layers: tuple[str, ...]) -> None:
+        self._fed = carry(self._all, layers, self._fed, 0.0)
+        self._all = layers
+        self._zero.resize([(layer, f"param_grad/{layer}") for layer in layers])
+
+    def _describe_zero(self, i: int, progress: Progress | None) -> tuple[float, dict[str, Any]]:
+        always = not self._fed[i]
+        rests = progress is not None and progress.learned(LEARNT)
+        details = {"how": "zero", "rms": 0.0, "zero": True, "always": always, "steps": self.thresholds.zero_steps}
+        return NEVER_FED if always and not rests else BY_ZERO, details
 
     def _describe(self, i: int, how: str, rms: Floats, reference: Floats, deepest: int) -> tuple[float, dict[str, Any]]:
         t = self.thresholds

@@ -6,6 +6,7 @@ import difflib
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
+from neuraldbg.arguments import mapping
 from neuraldbg.config import validated
 from neuraldbg.detect import DETECTORS
 from neuraldbg.detect.block import Block
@@ -42,7 +43,8 @@ class Watch:
     def __init__(self, overrides: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         overrides = overrides or {}
         names = {cls.name: cls for cls in DETECTORS}
-        for name in overrides:
+        for name, group in overrides.items():
+            mapping(group, f"thresholds of {name}")
             if name not in names:
                 near = difflib.get_close_matches(name, names, n=3, cutoff=0.4) or sorted(names)
                 msg = f"no detector is called {name!r}. Did you mean: {', '.join(near)}?"
@@ -108,7 +110,7 @@ class Watch:
                 if found := detector.observe(step, layout):
                     events += found
         for event in events:
-            self._keep(event)
+            self.keep(event)
         return events
 
     def _due(self, step: Step) -> Sequence[Detector]:
@@ -143,7 +145,8 @@ class Watch:
         """Number of events of each kind that were dropped to bound the list; the earliest are always kept."""
         return dict(self._dropped)
 
-    def _keep(self, event: Event) -> None:
+    def keep(self, event: Event) -> None:
+        """Add an event, or a newer version of one."""
         first, latest = self._kept.setdefault(event.kind, ({}, OrderedDict()))
         key = event.key
         if key in first or len(first) < FIRST:

@@ -14,6 +14,7 @@ lines. Each cause weighs evidence for and against itself in log-odds, which add 
 A cause that raises on a strange record becomes an ``Unjudged``, and the other causes are still judged.
 
 - ``cause.py``: the contract of a cause
+- ``names.py``: the names by which a person may ask about a run
 - ``finding.py``: the result of a cause's judge, and the tiers
 - ``evidence/``: the readings of the record that causes weigh
 - ``causes/``: the causes, one file each
@@ -30,19 +31,39 @@ import numpy as np
 from neuraldbg.explain.cause import Cause
 from neuraldbg.explain.causes import CAUSES, cause
 from neuraldbg.explain.evidence.case import Case
+from neuraldbg.explain.evidence.training_loop import brief, crashed
 from neuraldbg.explain.evidence.wording import listing, plural
 from neuraldbg.explain.finding import Finding, Tier
+from neuraldbg.explain.names import Meaning, meaning
 from neuraldbg.explain.verdict import causal_chain, ranking, verdict
-from neuraldbg.explain.verdict.causal_chain import trace
+from neuraldbg.explain.verdict.layer_words import LayerWords
 from neuraldbg.explain.verdict.source_lines import places
-from neuraldbg.nouns import Chain, Diagnosis, Unjudged
+from neuraldbg.explain.verdict.unknown import unknown
+from neuraldbg.explain.verdict.user_names import in_user_names
+from neuraldbg.nouns import Chain, Diagnosis, Explanations, Unjudged
 from neuraldbg.nouns.facts.loss import LossFact
 
 if TYPE_CHECKING:
     from neuraldbg.nouns import Hypothesis, RunRecord
 
-__all__ = ["CAUSES", "Case", "Cause", "Finding", "Tier", "cause", "diagnose", "judge_all", "trace"]
+__all__ = [
+    "CAUSES",
+    "CREDIBLE",
+    "Case",
+    "Cause",
+    "Finding",
+    "Meaning",
+    "Tier",
+    "cause",
+    "diagnose",
+    "explanations",
+    "judge_all",
+    "meaning",
+    "trace",
+]
 
+CREDIBLE = ranking.CREDIBLE
+"""Confidence from which a hypothesis is named in the verdict."""
 UNREACHED = 5
 """Training passes without a backward pass that are tolerated: one or two are made to try a model out."""
 UNSEEN = 4.0
@@ -55,14 +76,17 @@ def diagnose(run: RunRecord) -> Diagnosis:
     findings, unjudged = judge_all(case)
     hypotheses = tuple(_placed(case, h) for h in verdict.credible(case, ranking.rank(case, findings)))
     certain = verdict.certain_ids({member.id: member.tier for member in CAUSES})
-    judged, summary = verdict.judge(case, hypotheses, certain)
-    top = hypotheses[0] if hypotheses else None
-    drawn = causal_chain.build(case, top) if top is not None or case.trouble.any else Chain()
+    apart = frozenset(member.id for member in CAUSES if member.apart)
+    judged = verdict.judge(case, hypotheses, certain, apart)
+    top = next((one for one in hypotheses if one.cause not in apart or not case.trouble.any), None)
+    led_to = [one for one in hypotheses if top is not None and top.cause in cause(one.cause).effect_of]
+    drawn = causal_chain.build(case, top, effects=led_to) if top is not None or case.trouble.any else Chain()
     if top is None and case.trouble.any:
         drawn = causal_chain.build(case, None, case.kinds)
-    return Diagnosis(
-        verdict=judged,
-        summary=summary,
+    made = Diagnosis(
+        verdict=judged.verdict,
+        summary=judged.summary,
+        headline=judged.headline,
         run=_about(case),
         symptoms=_symptoms(case),
         events=run.events,
@@ -70,6 +94,29 @@ def diagnose(run: RunRecord) -> Diagnosis:
         chain=drawn,
         unjudged=(*unjudged, *_blind_spots(case)),
     )
+    return LayerWords(run.layout).diagnosis(made)
+
+
+def explanations(run: RunRecord, diagnosis: Diagnosis) -> Explanations:
+    """Return the hypotheses on a run's failure. Where no cause explains a failing or suspect run, the first one is
+    UNKNOWN, with what was observed; the diagnosis itself only names causes.
+    """
+    named, case = list(diagnosis.hypotheses), Case(run)
+    top = next((h for h in named if h.confidence >= CREDIBLE), None)
+    beside = top is not None and case.trouble.broke and not ranking.ends_so(case, top.explains)
+    beside |= top is not None and crashed(case) and not case.trouble.broke and not verdict.of_crash(case, top)
+    if diagnosis.verdict in ("failing", "suspect") and (not named or beside):
+        first = LayerWords(run.layout).hypothesis(unknown(case))
+        named = [first, *(replace(h, rank=h.rank + 1) for h in named)]
+    return Explanations(named, diagnosis.verdict, diagnosis.summary)
+
+
+def trace(run: RunRecord, diagnosis: Diagnosis, name: str | Hypothesis) -> Chain:
+    """Return the chain behind a hypothesis, a cause, a failure, a kind of event or a layer, in any case of letters.
+
+    The chain is empty if the run shows no sign of it. Raises UnknownName, with the nearest names, for any other name.
+    """
+    return LayerWords(run.layout).chain(causal_chain.trace(run, diagnosis, name))
 
 
 def judge_all(case: Case) -> tuple[list[tuple[Cause, Finding]], list[Unjudged]]:
@@ -96,14 +143,15 @@ def judge_all(case: Case) -> tuple[list[tuple[Cause, Finding]], list[Unjudged]]:
 
 
 def _placed(case: Case, hypothesis: Hypothesis) -> Hypothesis:
-    return replace(hypothesis, places=places(case, cause(hypothesis.cause), hypothesis))
+    remedy = in_user_names(case, hypothesis.remedy)
+    return replace(hypothesis, places=places(case, cause(hypothesis.cause), hypothesis), remedy=remedy)
 
 
 def _symptoms(case: Case) -> tuple[str, ...]:
     found = [case.trouble.phrase] if case.trouble.phrase else []
     outcome = case.run.info.outcome
     if outcome.kind == "raised" and outcome.message:
-        found.append(f"the script raised {outcome.message.strip().splitlines()[-1]}")
+        found.append(f"the script crashed with {brief(outcome.message)}")
     elif outcome.kind == "halted":
         found.append(f"training was halted: {outcome.message}")
     return tuple(found)
@@ -151,45 +199,58 @@ def _blind_spots(case: Case) -> list[Unjudged]:
     """Return what could not be read in this run, and the questions that this leaves open."""
     found = [Unjudged(gap.what, f"{gap.reason}; the result may be incomplete") for gap in verdict.gaps(case)]
     if not len(case.history):
-        return [*found, Unjudged("every cause", "no optimizer step was recorded")]
+        what = "the training" if crashed(case) else "every cause"
+        return [*found, Unjudged(what, "no optimizer step was recorded")]
     if not len(case.loss):
-        found.append(Unjudged("whether the model learns", "no loss was seen at a backward pass"))
+        found.append(Unjudged("the loss", "no loss was seen at a backward pass"))
     elif len(case.loss.finite) and case.loss.finite.values.min() < 0 < case.loss.finite.values.max():
-        found.append(Unjudged("whether the loss goes anywhere", "it takes both signs, so its level means nothing"))
+        found.append(Unjudged("the level of the loss", "it takes both signs, so its level means nothing"))
+    if case.trainings:
+        others = [str(training) for training in case.trainings if training.stream != case.stream]
+        more = f" and {len(others) - 4} more" if len(others) > 4 else ""
+        said = (
+            f"{len(case.trainings)} trainings ran one after another, and what is said of loss and updates is of one. "
+        )
+        said += f"The others: {'; '.join(others[:4])}{more}"
+        found.append(Unjudged("the loss curves of other trainings in this run", said))
     if case.run.known(LossFact) is None:
-        found.append(Unjudged("causes in the loss", "no graph of a loss was seen at a backward pass"))
+        found.append(Unjudged("faults in the loss", "no graph of a loss was seen at a backward pass"))
     elif not case.terms:
         ops = ", ".join(case.loss_ops[:3])
-        found.append(Unjudged("whether the loss fits the task", f"no known form was recognised in its graph ({ops})"))
+        found.append(Unjudged("the form of the loss", f"no known loss function was recognised in its graph ({ops})"))
     elif any(term.kind == "unknown" for term in case.terms):
-        found.append(Unjudged("one term of the loss", "it has no known form"))
+        found.append(Unjudged("one term of the loss", "it is no known loss function"))
     # The record may have only a part of the run: passes without a backward pass, light steps, hooks that never fired,
     # steps written coarsely, samples of large tensors.
     graded, reached = (int(case.run.info.coverage.get(name, 0)) for name in ("graded", "reached"))
     if graded - reached > max(UNREACHED, graded // 20):
-        said = f"{graded - reached} of {graded} training passes were not followed by a backward pass"
+        said = f"{graded - reached} of {graded} training passes{case.counted} were not followed by a backward pass"
         found.append(Unjudged("the losses of passes that were left out", said))
     if case.skips:
         read = int(case.history.width[case.history.read].sum())
         said = f"to keep the cost low, layers were read in {read:,} of {case.run.steps:,} steps"
-        said += "; of the others only the loss, the learning rate and the gradient norm are known"
-        found.append(Unjudged("single steps", said))
+        said += "; of the others only loss, learning rate and gradient norm are known"
+        found.append(Unjudged("layers in most steps", said))
     never = case.run.info.coverage.get("never_fired") or ()
     if never:
-        found.append(Unjudged(f"activations of {listing(never)}", "their forward hooks never fired"))
+        found.append(Unjudged(f"activations of {listing(never)}", "they were never called as modules"))
+    bare = case.run.info.coverage.get("without_grad") or ()
+    if bare:
+        said = "they are only called without gradients (no_grad), where nothing is read"
+        found.append(Unjudged(f"activations of {listing(bare)}", said))
     left = case.run.info.coverage.get("left_compiled") or ()
     if left:
-        said = "reading them there slows each step down, so they are left alone unless "
-        said += 'settings={"capture": {"compiled": "observe"}} asks for it'
+        said = "reading them would slow down each step; "
+        said += 'settings={"capture": {"compiled": "observe"}} reads them'
         found.append(Unjudged(f"activations and their gradients in compiled graphs on {listing(left)}", said))
     if coarse := int(case.run.info.coverage.get("coarse", 0)):
-        said = f"the writer of the run did not keep up, and {plural(coarse, 'step')} are recorded coarsely"
-        found.append(Unjudged("single steps", said))
+        said = f"the disk was too slow, so {plural(coarse, 'step')} are stored as averages over several steps"
+        found.append(Unjudged("some single steps", said))
     if case.history.read.any():
         newest = case.history.row(int(np.flatnonzero(case.history.read)[-1]))
         total, count = (np.nan_to_num(newest[:, index]) for index in (0, 1))
         sampled = int(((count > 0) & (count < total)).sum())
         if sampled:
-            said = f"of {plural(sampled, 'large tensor')} a sample of values is read at each step, not every one"
-            found.append(Unjudged("single odd values", said))
+            said = f"of {plural(sampled, 'large tensor')} a sample of the values is read at each step"
+            found.append(Unjudged("single values of large tensors", said))
     return found

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from neuraldbg.nouns import Evidence, Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.nouns.facts.kinds import SourceLine
 
 
 class Tier(IntEnum):
@@ -39,8 +43,14 @@ class Finding:
     failure: str = "training failure"
     """The failure that the cause led to: "gradient vanishing", "loss divergence"."""
     equivalent: tuple[str, ...] = ()
+    at: SourceLine | None = None
+    """Line of the user's code at which the fault is, where the cause knows it."""
+    doing: str = ""
+    """Operation on that line: "the layer is called"."""
     tier: Tier | None = None
     """Tier of the cause in this run, where its evidence is more direct than usual; None if it is the cause's own."""
+    title: str = ""
+    """Title of the cause in this run, where its evidence asks for other words; "" if it is the cause's own."""
 
     @property
     def log_odds(self) -> float:
@@ -83,7 +93,11 @@ class Weighing:
         step: int | None = None,
         failure: str = "training failure",
         equivalent: tuple[str, ...] = (),
+        at: SourceLine | None = None,
+        doing: str = "",
         tier: Tier | None = None,
+        title: str = "",
     ) -> Finding:
         """Return the finding, with the evidence collected so far."""
-        return Finding(sentence, tuple(self.items), remedy, layer or None, step, failure, equivalent, tier)
+        evidence, where = tuple(self.items), layer or None
+        return Finding(sentence, evidence, remedy, where, step, failure, equivalent, at, doing, tier, title)

@@ -42,7 +42,7 @@ def exporter(name: str) -> Exporter:
     for member in EXPORTERS:
         if member.name == name:
             return member
-    raise ConfigError(f"there is no format {name!r}: {', '.join(member.name for member in EXPORTERS)} are")
+    raise ConfigError(f"there is no format {name!r}: choose one of {', '.join(member.name for member in EXPORTERS)}")
 
 
 def export(

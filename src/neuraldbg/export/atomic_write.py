@@ -31,24 +31,31 @@ def replacing(target: Path, files: tuple[str, ...], *, force: bool) -> Iterator[
     cases everything is as it was.
     """
     _check(target, files, force=force)
+    missing = [folder for folder in target.absolute().parents if not folder.exists()]
     partial = target.with_name(f".{target.name}.{os.getpid()}.part")
+    written = False
     try:
+        partial.parent.mkdir(parents=True, exist_ok=True)
         if files:
             partial.mkdir()
         yield partial
         _put(partial, target)
+        written = True
     except OSError as error:
         raise ExportFailed(f"{target} could not be written: {error.strerror or error}.") from error
     finally:
         _remove(partial)
+        for folder in () if written else missing:
+            _remove_empty(folder)
 
 
 def _check(target: Path, files: tuple[str, ...], *, force: bool) -> None:
-    parent = target.absolute().parent
+    # Missing folders are made: the nearest one that exists must allow that.
+    parent = next(folder for folder in target.absolute().parents if os.path.lexists(folder))
     if not target.name:
-        raise ConfigError(f"{str(target)!r} is no name for a file: give one with -o")
+        raise ConfigError(f"{str(target)!r} is not a name for a file: give one with -o")
     if not parent.is_dir():
-        raise ConfigError(f"{target}: there is no folder {parent}; create it first")
+        raise ConfigError(f"{target}: {parent} is not a folder")
     if not os.access(parent, os.W_OK):
         raise ConfigError(f"{target}: no permission to write in {parent}")
     if not os.path.lexists(target):
@@ -59,11 +66,11 @@ def _check(target: Path, files: tuple[str, ...], *, force: bool) -> None:
     if files:
         _check_folder(target, files)
     elif not target.is_file() and not target.is_symlink():
-        raise ConfigError(f"{target} is no file: give the name of one")
+        raise ConfigError(f"{target} is not a file: give the name of a file")
     if not force:
         raise ConfigError(f"{target} is already there: --force replaces it")
     if not files and not _exported(target):
-        raise ConfigError(f"{target} is nothing that an export has written: remove it, or give another name")
+        raise ConfigError(f"{target} was not written by an export: remove it, or give another name")
 
 
 def _exported(target: Path) -> bool:
@@ -76,7 +83,7 @@ def _exported(target: Path) -> bool:
 def _check_folder(target: Path, files: tuple[str, ...]) -> None:
     """Refuse to replace files that no export has written: a mistyped folder may have years of work in it."""
     if target.is_symlink() or not target.is_dir():
-        raise ConfigError(f"{target} is no folder, and this format writes one: give another name")
+        raise ConfigError(f"{target} is not a folder, and this format writes a folder: give another name")
     others = [one.name for one in target.iterdir() if not any(fnmatchcase(one.name, pattern) for pattern in files)]
     if others:
         raise ConfigError(f"{target} holds something else ({min(others)!a}): give a folder of its own")
@@ -95,6 +102,14 @@ def _put(partial: Path, target: Path) -> None:
         old.replace(target)
         raise
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _remove_empty(folder: Path) -> None:
+    try:
+        folder.rmdir()
+    except OSError:
+        # Never made, or somebody else has put something into it meanwhile.
+        return
 
 
 def _remove(partial: Path) -> None:

@@ -48,7 +48,7 @@ class Selection:
         """Return the selected statistics. An unknown one raises ConfigError."""
         for stat in self.stats:
             if stat not in STATS:
-                raise ConfigError(f"there is no statistic {stat!r}: {', '.join(STATS)} are")
+                raise ConfigError(f"there is no statistic {stat!r}: choose one of {', '.join(STATS)}")
         return tuple(stat for stat in STATS if stat in (self.stats or usual))
 
 

@@ -7,6 +7,9 @@ with a counter for each site and statistic (``rms`` if no statistic is selected)
 A counter cannot show NaN: a non-finite value is an instant. A row for several steps is a slice with a separate name
 over all of them, and its numbers are counters with separate names. Of such a row only the end of its first step is
 recorded: the rows around it, or the mean duration, give start and end of the slice.
+
+A run whose layers were timed has a process ``profile``: a typical step with its parts and its layers as slices, laid
+out from their durations so that it ends where the last sampled step did.
 """
 
 from __future__ import annotations
@@ -19,8 +22,10 @@ import numpy as np
 
 from neuraldbg.export.exporter import Exporter
 from neuraldbg.export.spans import spans, time_of
-from neuraldbg.export.tables import measured, scalar_rows
+from neuraldbg.export.tables import measured, scalar_meanings, scalar_rows
 from neuraldbg.nouns import KINDS, column, jsonable
+from neuraldbg.nouns.facts.timing import TimingFact
+from neuraldbg.nouns.step_spans import step_spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,6 +36,8 @@ if TYPE_CHECKING:
 
 TRAINING = 1
 """Process of the steps; those of the kinds of sites come after it."""
+PROFILE = 100
+"""Process of the typical step, after those of the kinds of sites."""
 EVENTS = 1_000_000
 """Thread of the instants, far from any optimizer's."""
 COUNTERS = (
@@ -44,6 +51,8 @@ COUNTERS = (
     "eval_loss",
     "eval_accuracy",
     "overhead",
+    "resident",
+    "device_memory",
 )
 """Scalars that are counters; all others are arguments of the step."""
 _US = 1e6
@@ -73,6 +82,7 @@ def _trace(run: RunRecord, diagnosis: Diagnosis, selection: Selection) -> Iterat
     yield from _names(run)
     yield from _steps(run)
     yield from _events(run, diagnosis)
+    yield from _profile(run)
     rows = selection.rows(run)
     stats = selection.columns(("rms",))
     for slab in run.history.slabs():
@@ -108,12 +118,13 @@ def _process(kind: str) -> int:
 def _steps(run: RunRecord) -> Iterator[dict[str, Any]]:
     history = run.history
     rows = scalar_rows(history)
-    known = {name: measured(history, name) for name in history.scalars}
+    meanings = scalar_meanings()
+    known = {name: measured(history, name) for name in history.scalars if name in meanings}
     begins, ends = spans(history, rows)
     several = len(run.streams) > 1
     for row, begin, end in zip(rows.tolist(), begins.tolist(), ends.tolist(), strict=True):
         first, width, stream = int(history.steps[row]), int(history.width[row]), int(history.stream[row])
-        values = {name: float(one[row]) for name, one in history.scalars.items() if known[name][row]}
+        values = {name: float(history.scalars[name][row]) for name, there in known.items() if there[row]}
         head = {"step": first, "width": width, "applied": bool(history.applied[row])}
         yield {
             "ph": "X",
@@ -161,6 +172,33 @@ def _events(run: RunRecord, diagnosis: Diagnosis) -> Iterator[dict[str, Any]]:
         place = {"name": name, "cat": event.transition, "id": str(number), "pid": TRAINING, "tid": EVENTS}
         yield {"ph": "b", **place, "ts": begin * _US, "args": args}
         yield {"ph": "e", **place, "ts": end * _US}
+
+
+def _profile(run: RunRecord) -> Iterator[dict[str, Any]]:
+    """Yield a typical step: its parts on one thread, on the other its layers, each around those inside of it."""
+    timing = run.known(TimingFact)
+    if timing is None:
+        return
+    yield from _named(PROFILE, "profile")
+    for thread, name in enumerate(("parts of a typical step", "layers of a typical step")):
+        yield _meta("thread_name", PROFILE, thread, name=name)
+        yield _meta("thread_sort_index", PROFILE, thread, sort_index=thread)
+    layers = {layer.layer: layer for layer in timing.layers}
+    begin = max(0.0, time_of(run.history, timing.last) - timing.step_s)
+    for span in step_spans(timing):
+        args: dict[str, Any] = {"sampled": timing.steps, "first": timing.first, "last": timing.last}
+        if span.layer is not None:
+            args = {"timing": layers[span.layer]}
+        yield {
+            "ph": "X",
+            "name": span.part if span.layer is None else span.layer or "(model)",
+            "cat": span.part,
+            "pid": PROFILE,
+            "tid": 0 if span.layer is None else 1,
+            "ts": (begin + span.start) * _US,
+            "dur": (span.end - span.start) * _US,
+            "args": args,
+        }
 
 
 def _sites(run: RunRecord, slab: Slab, rows: Sequence[int], stats: Sequence[str]) -> Iterator[dict[str, Any]]:

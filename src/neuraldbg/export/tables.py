@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from neuraldbg.nouns import EDGES, SCALARS, column, jsonable
+from neuraldbg.nouns import EDGES, RANGED, SCALARS, column, ends_of, jsonable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,11 +40,13 @@ MEANINGS = {
     "min": "smallest finite element read",
     "max": "largest finite element read",
     "zeros": "elements read that are exactly 0",
-    "units": "channels or features, 0 where there are none",
-    "dead": "units that were positive for no sample lately",
+    "units": "channels or features, 0 where there are none or too few rows were read to know which are dead",
+    "dead": "units that were positive in none of the rows read since dead_since, 300 or more, over 20 or more steps",
     "saturated": "elements read at a bound of a bounded activation",
     "under": "finite elements that half precision rounds to 0",
     "over": "finite elements that half precision rounds to infinity",
+    "dead_rows": "rows (images, tokens) in which all dead units were silent, 0 if none is dead",
+    "dead_since": "first step from which on all dead units were silent, 0 if none is dead",
 }
 """Meaning of each statistic of STATS."""
 _TIME = {
@@ -129,13 +131,22 @@ def scalar_rows(history: History) -> Any:
     return np.flatnonzero(any_scalar | ~history.read)
 
 
+def scalar_meanings() -> dict[str, str]:
+    """Return the meaning of each scalar, and of the extremes that a thinned run has of it beside its mean."""
+    found = dict(SCALARS)
+    for name in RANGED:
+        for end, word in zip(ends_of(name), ("least", "largest"), strict=True):
+            found[end] = f"{word} {name} of the row's steps"
+    return found
+
+
 def _steps(run: RunRecord) -> Table:
     history = run.history
-    names = tuple(name for name in SCALARS if name in history.scalars)
+    told = {name: meaning for name, meaning in scalar_meanings().items() if name in history.scalars}
     columns = (
-        *(Column(name, *told) for name, told in _TIME.items()),
+        *(Column(name, *about) for name, about in _TIME.items()),
         Column("applied", "bool", "whether the optimizer changed the weights: false for a step that was halted"),
-        *(Column(name, "float", SCALARS[name]) for name in names),
+        *(Column(name, "float", meaning) for name, meaning in told.items()),
     )
 
     def chunks() -> Iterator[Sequence[Values]]:
@@ -143,7 +154,7 @@ def _steps(run: RunRecord) -> Table:
         yield (
             *_when(history, rows),
             np.ma.array(history.applied[rows]),
-            *(np.ma.array(history.scalars[name][rows], mask=~measured(history, name)[rows]) for name in names),
+            *(np.ma.array(history.scalars[name][rows], mask=~measured(history, name)[rows]) for name in told),
         )
 
     return Table("steps", columns, chunks)

@@ -29,7 +29,9 @@ class Tolerance:
     """The tolerance: values agree up to a difference of ``atol + rtol * size``, the size being the tensor's."""
 
     rtol: float
+    """Relative tolerance."""
     atol: float
+    """Absolute tolerance, in the unit of the values."""
     source: str
     """Origin of ``rtol``: the dtype whose default it is, or that the caller passed it."""
 
@@ -74,9 +76,10 @@ class Trend:
     """The trend of a difference in the steps after it began."""
 
     course: str
-    """``grows``, ``stays``, ``shrinks``, or ``unknown`` if there are fewer than four steps."""
+    """``grows``, ``shrinks``, ``stays``, ``varies`` (up and down), or ``unknown`` with fewer than four steps."""
     factor: float
-    """Factor per step: exp of the Theil-Sen slope (Sen 1968) of the logarithm of the relative difference."""
+    """Factor per step: exp of the Theil-Sen slope (Sen 1968) of the logarithm of the relative difference. It describes
+    a difference that grows or shrinks exponentially, and says little of any other."""
     first: int
     """First step that was evaluated."""
     last: int
@@ -92,6 +95,10 @@ class Trend:
     is none."""
     broken: int | None = None
     """Index of the run that becomes NaN or infinite: 0 or 1, as in ``names``. None if there is none."""
+    low: float = 0.0
+    """Smallest relative difference."""
+    high: float = float("inf")
+    """Largest finite relative difference; infinite if there is none."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +106,7 @@ class KindSpan:
     """The comparison of one kind of sites over the whole run."""
 
     kind: str
+    """One of KINDS: ``activation``, ``param_grad``, ..."""
     sites: int
     """Number of sites."""
     differing: int
@@ -107,6 +115,10 @@ class KindSpan:
     """First step at which a site is beyond the tolerance. None if there is none."""
     largest: float
     """Largest relative difference of any site at any step."""
+    read: int = 0
+    """Number of steps in which a site was compared."""
+    span: tuple[int, int] | None = None
+    """First and last of these steps. None if there are none."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +126,7 @@ class LayerSpan:
     """The comparison of one layer over the whole run."""
 
     layer: str
+    """Path of the layer."""
     first: int | None
     """First step at which one of the layer's sites is beyond the tolerance. None if there is none."""
     largest: float
@@ -141,6 +154,7 @@ class Setting:
     """A setting or fact of the programs that differs between the runs."""
 
     name: str
+    """Name of the setting: ``optimizer SGD: lr``, ``precision``, ..."""
     one: Any
     """Value in the first run."""
     other: Any
@@ -156,6 +170,7 @@ class LossPair:
     """The losses of both runs over the steps that both have."""
 
     stream: int
+    """Number of the optimizer whose loss it is."""
     final: tuple[float, float]
     """Last finite loss of each run."""
     best: tuple[float, float]
@@ -166,6 +181,12 @@ class LossPair:
     """First step at which the losses differ by more than the tolerance. None if there is none."""
     apart: int | None
     """First step from which the losses always differ by more than a tenth. None if they do not at the end."""
+    first_apart: int | None = None
+    """First step at which the losses differ by more than a tenth. None if there is none."""
+    steps_apart: int = 0
+    """Number of steps in which the losses differ by more than a tenth."""
+    steps: int = 0
+    """Number of steps in which the losses were compared."""
 
 
 @dataclass(frozen=True)
@@ -181,6 +202,7 @@ class HealthChange:
     other: str
     """Value in the second run, in words."""
     step: int | None = None
+    """First step of the difference. None if it has none."""
 
 
 @dataclass(frozen=True)
@@ -220,15 +242,25 @@ class Drift:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of comparing two runs. ``to_dict()`` is the JSON of ``neuraldbg compare --json``."""
+    """The result of comparing two runs. ``to_dict()`` is the JSON of ``neuraldbg compare --json``.
+
+    >>> comparison = run.compare(run, names=("one", "the same"))
+    >>> print(comparison.verdict, comparison.first)
+    identical None
+    """
 
     verdict: str
-    """One of COMPARISONS."""
+    """``identical``, ``close``, ``diverged`` or ``incomparable``.
+
+    ``identical``: no statistic that was compared differs in any bit. ``close``: all within the tolerance. ``diverged``:
+    some are not. ``incomparable``: no site was read in both runs at the same steps.
+    """
     summary: str
     """Sentence or two on the result."""
     names: tuple[str, str] = ("A", "B")
     """Names of the runs in sentences."""
     tolerance: Tolerance = field(default_factory=lambda: Tolerance(0.0, 0.0, ""))
+    """Largest difference at which values still agree."""
     first: Difference | None = None
     """First difference beyond the tolerance: the divergence. None if there is none."""
     earliest: Difference | None = None
@@ -238,33 +270,53 @@ class Comparison:
     overall: Trend | None = None
     """Trend of the median over all layers. None if there is none."""
     kinds: tuple[KindSpan, ...] = ()
+    """Kinds of sites, each over the whole run."""
     layers: tuple[LayerSpan, ...] = ()
     """Layers in data-flow order."""
     settings: tuple[Setting, ...] = ()
     """Different settings, the most likely to matter first."""
     paired: tuple[LayerPair, ...] = ()
+    """Layers that were matched although path or type differ."""
     only: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     """Paths of the layers that only the first run has, and that only the second has."""
     losses: tuple[LossPair, ...] = ()
+    """Losses of both runs, one pair for each optimizer that both have."""
     verdicts: tuple[str, str] = ("", "")
     """Verdicts of both diagnoses; "" if none were passed."""
     health: tuple[HealthChange, ...] = ()
+    """Differences in outcome, verdict, causes, events and layers' health."""
     compared: Compared = field(default_factory=lambda: Compared((0, 0), 0, None, 0, 0, (0, 0), 0.0))
+    """Amount of data that the verdict is based on."""
     notes: tuple[str, ...] = ()
     """Sentences on the parts that were not compared, with the reasons."""
     drift: Drift | None = field(default=None, compare=False, repr=False)
+    """Differences over time for the picture. None if no layer was compared."""
+
+    @property
+    def one_failed(self) -> bool:
+        """True if an error or a halt ended one run and not the other, also where all steps before it are the same."""
+        ends = [{end.partition(":")[0] for end in (c.one, c.other)} for c in self.health if c.what == "outcome"]
+        return any(len(kinds) > 1 and bool(kinds & {"raised", "halted"}) for kinds in ends)
 
     def __str__(self) -> str:
         changes = [f"{s.name}: {s.one} -> {s.other} (from step {s.step})" for s in self.settings]
         return "\n".join([f"{self.verdict.upper()}: {self.summary}", *changes])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the comparison as strict JSON values (schema ``neuraldbg.comparison/1``), without ``drift``."""
+        """Return the comparison as strict JSON values (schema ``neuraldbg.comparison/1``), without ``drift``.
+
+        >>> run.compare(run).to_dict()["verdict"]
+        'identical'
+        """
         body: Mapping[str, Any] = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "drift"}
         plain = jsonable(body)
         assert isinstance(plain, dict)
         return {"schema": COMPARISON_SCHEMA, **plain}
 
     def to_json(self, indent: int | None = 2) -> str:
-        """Return the comparison as strict JSON text."""
+        """Return the comparison as strict JSON text; a NaN is the string "NaN". None for ``indent`` gives one line.
+
+        >>> print(run.compare(run).to_json(indent=None)[:37])
+        {"schema": "neuraldbg.comparison/1",
+        """
         return json.JSONEncoder(indent=indent, allow_nan=False).encode(self.to_dict())

@@ -12,19 +12,23 @@ class FactKey(str, Enum):
     """The kinds of facts that capture reads. The value of each is a JSON object: see ``nouns/facts/<key>.py``."""
 
     ACCUMULATION = "accumulation"
+    ALERT = "alert"
     ATTENTION = "attention"
     BATCH = "batch"
     BATCHES = "batches"
     CLIP = "clip"
     COPIES = "copies"
     CUTS = "cuts"
+    DEAD_INDICES = "dead_indices"
     DROPOUT = "dropout"
     DRY = "dry"
     EVALUATION_MODES = "evaluation_modes"
     EVALUATION_SCORES = "evaluation_scores"
     EXPERIMENT = "experiment"
+    FOOTPRINT = "footprint"
     FUNCTIONS = "functions"
     GRADIENT_COURSE = "gradient_course"
+    GROWTH = "growth"
     HIDDEN = "hidden"
     LOSS = "loss"
     LOSS_BRANCHES = "loss_branches"
@@ -39,14 +43,44 @@ class FactKey(str, Enum):
     PARAMS = "params"
     PLACES = "places"
     PRECISION = "precision"
+    REFUSED_IDS = "refused_ids"
     RESUME = "resume"
     SCALER = "scaler"
     SCHEDULE = "schedule"
     SYMMETRY = "symmetry"
     TARGETS = "targets"
     TIES = "ties"
+    TIMING = "timing"
     TOKENS = "tokens"
     UNSTEPPED = "unstepped"
+
+
+IDENTITY: dict[str, tuple[str, ...]] = {
+    "accumulation": ("stream",),
+    "alert": ("number",),
+    "batch": ("model",),
+    "batches": ("model",),
+    "clip": ("stream", "kind"),
+    "copies": ("model",),
+    "cuts": ("model",),
+    "evaluation_modes": ("model",),
+    "experiment": ("id",),
+    "functions": ("name",),
+    "gradient_course": ("stream",),
+    "loss": ("stream",),
+    "loss_branches": ("pair",),
+    "memory": ("stream",),
+    "modes": ("model",),
+    "optimizer": ("stream",),
+    "optimizer_state": ("stream",),
+    "order": ("stream",),
+    "outputs": ("part",),
+    "resume": ("id",),
+    "schedule": ("id",),
+    "targets": ("slot",),
+    "unstepped": ("id",),
+}
+"""Fields of a kind's JSON object that together distinguish facts of the kind; a kind that is not here has only one."""
 
 
 @dataclass(frozen=True)
@@ -54,15 +88,19 @@ class Fact:
     """One version of a fact about the program, as read at one step."""
 
     step: int
+    """Step at which it was read."""
     key: str
-    """One of FactKey, as its string."""
+    """Kind of the fact, one of FactKey: ``loss``, ``optimizer``, ``batch``, ..."""
     value: dict[str, Any]
     """JSON object, as in the run file and in exports."""
 
     @cached_property
     def known(self) -> Any:
         """The value as the dataclass of its key. Raises KeyError for a key of a later version."""
-        from neuraldbg.nouns.facts import BY_KEY  # noqa: PLC0415 (a program that is only watched needs none of it)
+        from neuraldbg.nouns.facts import type_of  # noqa: PLC0415 (a program that is only watched needs none of it)
         from neuraldbg.nouns.facts.known import read  # noqa: PLC0415
 
-        return read(BY_KEY[self.key], self.value)
+        kind = type_of(self.key)
+        if kind is None:
+            raise KeyError(self.key)
+        return read(kind, self.value)

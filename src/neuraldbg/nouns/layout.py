@@ -68,6 +68,7 @@ class Layout:
     sites: tuple[Site, ...] = ()
     """Sites; row i of every table is ``sites[i]``."""
     edges: tuple[Edge, ...] = ()
+    """Data flow between layers."""
     called: frozenset[str] = frozenset()
     """Paths of the layers that were called."""
 
@@ -133,7 +134,11 @@ class Layout:
         return frozenset(own | {path for path, ops in self.following_ops.items() if ops & BOUNDED_OPS})
 
     def rows(self, kind: str, module: str | None = None, name: str | None = None) -> tuple[int, ...]:
-        """Return the rows of the sites of a kind, optionally of one layer and of one parameter or leaf name."""
+        """Return the rows of the sites of a kind, optionally of one layer (by path) and of one parameter or leaf name.
+
+        >>> [run.layout.sites[row].label for row in run.layout.rows("param_grad", "0")]
+        ['0.weight', '0.bias']
+        """
         rows = self._by_kind.get(kind, ()) if module is None else self._by_layer.get((kind, module), ())
         return rows if name is None else tuple(row for row in rows if self.sites[row].name == name)
 

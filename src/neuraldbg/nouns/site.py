@@ -17,11 +17,13 @@ STATS = (
     "min",
     "max",
     "zeros",  # exact zeros among the elements read
-    "units",  # channels or features, 0 if the site has none
-    "dead",  # units that were positive for no sample in the last `window` steps
+    "units",  # channels or features, 0 if the site has none, or if too few rows were read to know which are dead
+    "dead",  # units that were positive in no row read for `window` steps or longer, 300 rows at least
     "saturated",  # elements at a bound of a bounded activation (sigmoid, tanh), else 0
     "under",  # finite nonzero elements that half precision rounds to zero: at most 2**-25
     "over",  # finite elements that half precision rounds to infinity: 65,520 and above
+    "dead_rows",  # rows in which all dead units were silent: those read since `dead_since`; 0 if none is dead
+    "dead_since",  # first step from which on all dead units were silent; 0 if none is dead
 )
 """Columns of a step's table. A site that was not read in a step has count 0 and NaN moments."""
 
@@ -35,10 +37,14 @@ def column(stat: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A place where numbers are read: a kind, a layer, a call, and a parameter or leaf."""
+    """A place where numbers are read: a kind, a layer, a call, and a parameter or leaf.
+
+    >>> run.layout.sites[0].module
+    '0'
+    """
 
     kind: str
-    """One of KINDS."""
+    """``activation``, ``output_grad``, ``param``, ``param_grad``, ``update``, ``input``, ``loss`` or ``op``."""
     module: str
     """Path of the layer as in ``named_modules()``, without `_orig_mod.` and `module.`; "" is the root."""
     call: int = 0

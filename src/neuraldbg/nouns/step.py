@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.histogram import StepHistograms
 
 SCALARS = {
-    "loss": "value given to backward, averaged over the step's micro-batches; NaN if it is, absent if no loss was seen",
+    "loss": "value given to backward, averaged over the step's micro-batches, without a division by their number; NaN "
+    "if it is, absent if no loss was seen",
     "loss_nonfinite": "how many of the step's losses were NaN or Inf",
     "lr": "largest learning rate over the parameter groups of the optimizer that stepped",
     "backwards": "backward passes in the step",
@@ -35,17 +36,46 @@ SCALARS = {
     "outside": "largest change of a small weight between its last step and this, over its size; absent if none",
     "second_moment_ratio": "largest over sampled parameters of rms(g / sqrt(v)) in an adaptive optimizer",
     "evals": "forward passes without gradients since the last step",
+    "eval_passes": "those of them in eval mode; absent if there were none",
     "eval_loss": "mean loss of the evaluation before this step",
     "eval_accuracy": "share of right classes in it, where its loss is of classes",
+    "resident": "bytes of memory that the process has resident at the end of the step",
+    "device_memory": "bytes of the device that are allocated for tensors at the end of the step",
     "duration": "seconds since the previous step ended",
-    "overhead": "seconds of those that this tool spent",
+    "overhead": "seconds of those that this tool took on the training's thread",
 }
 """Meanings of the scalars that a step may have, by name. A scalar that was not measured in a step is absent."""
+RANGED = (
+    "loss",
+    "lr",
+    "grad_norm",
+    "unclipped_norm",
+    "update_ratio",
+    "eval_loss",
+    "duration",
+    "overhead",
+    "resident",
+    "device_memory",
+)
+"""Scalars of which a row of several steps keeps the least and the largest finite value beside the mean: those that are
+drawn as curves."""
+
+
+def ends_of(name: str) -> tuple[str, str]:
+    """Return the names under which a row of several steps keeps the least and the largest value of a scalar."""
+    return f"{name}_low", f"{name}_high"
 
 
 @dataclass(frozen=True)
 class Step:
-    """One optimizer step with its micro-steps. All numbers count from 0."""
+    """One optimizer step with its micro-steps. All numbers count from 0. ``on_step`` of a session is called with it.
+
+    >>> losses = []
+    >>> with NeuralDbg(model, on_step=lambda step, events: losses.append(step.loss)):
+    ...     train(3)
+    >>> len(losses)
+    3
+    """
 
     index: int
     """Number of the step."""

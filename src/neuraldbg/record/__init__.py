@@ -38,8 +38,10 @@ the coverage report. A failure of a check is ``RunDamaged``; so is an error that
 ``rank1.ndbg`` of the second process. No file is renamed for a later run. The path of a folder refers to its newest run
 of its lowest rank; ``explain`` and ``report`` name the other runs in it.
 
+- ``outcome.py``: how a training ended, and with which versions it was made
 - ``recorder.py``: the front door: steps on the training thread, the writer thread, the record of both
 - ``write_queue.py``: the steps that wait for the writer
+- ``loop_numbers.py``: the numbers that the loop itself gives to its steps
 - ``store.py``: the choice between run file and memory
 - ``run_file.py``: creation, descriptors and closing of a run file
 - ``batch_writer.py``: one batch of steps in one transaction
@@ -59,9 +61,10 @@ of its lowest rank; ``explain`` and ``report`` name the other runs in it.
 - ``guarded_database.py``: limits and checks of a database from anybody
 - ``validation.py``: checks of JSON values
 - ``fact_shapes.py``: checks of facts, made from the types of their dataclasses
+- ``crash_dump.py``: a crash dump read as a record
 - ``run_names.py``: names of run files, and the run file of a path
 - ``ring.py``: the flight recorder in memory
-- ``signal_masks.py``: signals blocked in our thread and during our writes
+- ``signal_masks.py``: a signal that is blocked during our writes
 - ``spare.py``: descriptors that are kept for the end of a session
 
 ``python benchmarks/memory.py`` records a million synthetic steps of a model of 500 sites, and prints memory, file size
@@ -69,6 +72,7 @@ and times.
 """
 
 from neuraldbg.record.budget import file_bound, ring_bytes
+from neuraldbg.record.crash_dump import is_dump, read_dump
 from neuraldbg.record.reader import read_run
 from neuraldbg.record.recorder import Recorder
 from neuraldbg.record.ring import RingBuffer
@@ -83,7 +87,9 @@ __all__ = [
     "Spare",
     "file_bound",
     "find_run",
+    "is_dump",
     "others",
+    "read_dump",
     "read_run",
     "read_session",
     "ring_bytes",

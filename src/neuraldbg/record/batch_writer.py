@@ -80,9 +80,15 @@ class Writer:
         old, self._layout = self._layout, layout
         if layout is old:
             return
-        new_sites = list(enumerate(layout.sites))[self._sites :]
-        self._db.executemany("INSERT INTO site VALUES (?, ?)", [(row, schema.dumps(site)) for row, site in new_sites])
-        self._sites += len(new_sites)
+        # The dtype of a site is known once it is read, which may be after the site was written.
+        written = old.sites if old is not None else ()
+        fresh = [
+            (row, schema.dumps(site))
+            for row, site in enumerate(layout.sites)
+            if row >= len(written) or (site is not written[row] and site != written[row])
+        ]
+        self._db.executemany("INSERT OR REPLACE INTO site VALUES (?, ?)", fresh)
+        self._sites = len(layout.sites)
         for part in ("layers", "edges", "called"):
             value = getattr(layout, part)
             if old is None or value != getattr(old, part):

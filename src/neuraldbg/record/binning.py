@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.nouns import column
+from neuraldbg.nouns import RANGED, column, ends_of
 from neuraldbg.record.row_block import UNSEEN, Block, narrowed
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ def fold(block: Block, bin_steps: int) -> Block:
     """Fold rows into bins of ``bin_steps`` steps of the same stream; of mixed streams above MAX_STREAMS of them.
 
     Moments are averaged over the steps in which the site was read, weighted by their number, and over finite values;
-    ``nonfinite`` is summed; ``low`` and ``high`` keep the extremes. A bin has the time, step and stream of its first
+    ``nonfinite`` is summed; ``low`` and ``high`` keep the extremes, and so do two more columns for each scalar in
+    RANGED. A bin has the time, step and stream of its first
     step, and counts as applied if all its steps were.
     """
     order, starts = _bins(block, bin_steps)
@@ -38,7 +39,7 @@ def fold(block: Block, bin_steps: int) -> Block:
     first = order[starts][starts_in_time]
     last_step = np.maximum.reduceat((block.steps + block.width - 1)[order], starts)[starts_in_time]
     mean, low, high, seen = _fold_tables(block, order, starts)
-    scalars, measured = _fold_scalars(block, order, starts)
+    names, scalars, measured = _fold_scalars(block, order, starts)
     return Block(
         ordinal=block.ordinal[first],
         turn=block.turn[first],
@@ -52,7 +53,7 @@ def fold(block: Block, bin_steps: int) -> Block:
         low=low[starts_in_time],
         high=high[starts_in_time],
         seen=seen[starts_in_time],
-        names=block.names,
+        names=names,
         scalars=scalars[starts_in_time],
         measured=measured[starts_in_time],
     )
@@ -125,18 +126,40 @@ def _extreme(extreme: np.ufunc, table: Floats32, seen: Floats32) -> Floats32:
     return found
 
 
-def _fold_scalars(block: Block, order: Ints, starts: Ints) -> tuple[Floats, Floats]:
-    if not block.names:
-        return np.zeros((len(starts), 0)), np.zeros((len(starts), 0))
-    values, weight = block.scalars[order], block.measured[order]
+def _fold_scalars(block: Block, order: Ints, starts: Ints) -> tuple[tuple[str, ...], Floats, Floats]:
+    """Return the names of the folded scalars, their values and the number of steps in which each was measured."""
+    ends = {end for name in RANGED for end in ends_of(name)}
+    kept = [k for k, name in enumerate(block.names) if name not in ends]
+    names = [block.names[k] for k in kept]
+    if not names:
+        return (), np.zeros((len(starts), 0)), np.zeros((len(starts), 0))
+    values, weight = block.scalars[order][:, kept], block.measured[order][:, kept]
     measured = np.add.reduceat(weight, starts)
     with np.errstate(invalid="ignore", divide="ignore"):
         folded = np.add.reduceat(np.where(weight > 0, values, 0.0) * weight, starts) / measured
     # Where nothing finite was measured, an infinity still shows; fmax passes over NaN.
     folded = np.where(measured > 0, folded, np.fmax.reduceat(values, starts))
     for name in SUMMED_SCALARS:
-        if name in block.names:
-            k = block.names.index(name)
+        if name in names:
+            k = names.index(name)
             counted = np.add.reduceat(np.nan_to_num(values[:, k]), starts)
             folded[:, k] = np.where(measured[:, k] > 0, counted, np.nan)
-    return folded, measured
+    for name in [name for name in RANGED if name in names]:
+        k = names.index(name)
+        for end, extreme in zip(ends_of(name), (np.fmin, np.fmax), strict=True):
+            found = extreme.reduceat(_ends(block, order, values[:, k], end), starts)
+            names.append(end)
+            folded = np.column_stack([folded, found])
+            measured = np.column_stack([measured, measured[:, k] * np.isfinite(found)])
+    return tuple(names), folded, measured
+
+
+def _ends(block: Block, order: Ints, values: Floats, end: str) -> Floats:
+    """Return the extreme of each row: the kept one of a bin, the value itself of a single step; NaN if none is
+    finite.
+    """
+    finite = np.where(np.isfinite(values), values, np.nan)
+    if end not in block.names:
+        return finite
+    kept = block.scalars[order][:, block.names.index(end)]
+    return np.where(np.isfinite(kept), kept, finite)

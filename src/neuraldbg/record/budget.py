@@ -92,7 +92,7 @@ def histogram_bytes(settings: RecordSettings) -> int:
 def file_bound(settings: RecordSettings, sites: int) -> int:
     """Return the bytes that a closed run file takes at most, for a run of any length, without facts and events.
 
-    This is the budget, except for models of so many sites (about 600 with 64 MB) that the rows which are always kept
+    This is the budget, except for models of so many sites (about 460 with 64 MB) that the rows which are always kept
     take more: two open blocks of tables, the first block, one around an event, and on each level of bins the rows that
     do not yet make a bin of the next. While the run is written, its log (``-wal``) takes up to 16 MiB more.
     """

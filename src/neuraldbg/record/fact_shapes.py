@@ -14,7 +14,7 @@ import types
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
-from neuraldbg.nouns.facts import BY_KEY
+from neuraldbg.nouns.facts import type_of
 from neuraldbg.nouns.facts.kinds import CLASS_ID, COUNT, NUMERAL, WIDE, SourceLine
 from neuraldbg.nouns.facts.known import UNIONS, Known, layout
 from neuraldbg.record import validation
@@ -84,7 +84,7 @@ def _object(cls: Any) -> Check:
 
 def fitting(key: str, value: Any) -> dict[str, Any]:
     """Convert a fact's value back from its JSON form. Raises ValueError or Lacking, which name the wrong field."""
-    known = BY_KEY.get(key)
+    known = type_of(key)
     if known is None:
         return revived(mapping(value, "Fact.value"))  # type: ignore[no-any-return]
     chosen: Any = known.variant(mapping(value, key))

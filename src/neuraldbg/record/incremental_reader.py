@@ -7,13 +7,13 @@ a run reads everything.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuraldbg.nouns import STATS, Layout, RunInfo, RunRecord
+from neuraldbg.nouns import STATS, FactKey, Layout, RunInfo, RunRecord
 from neuraldbg.record import codec, guarded_database, histograms, schema, validation
 from neuraldbg.record.history import check_rows, history_of
 from neuraldbg.record.row_block import UNSEEN
@@ -99,10 +99,14 @@ class Reading:
 
     def _layout(self, db: sqlite3.Connection, meta: dict[str, str], old: Layout) -> Layout:
         last = max(self._sites, default=-1)
-        new = db.execute("SELECT row, value FROM site WHERE row > ? ORDER BY row", (last,)).fetchall()
+        # The dtype of a site that was written before it was read is written later.
+        blank = min((row for row, site in self._sites.items() if not site.dtype), default=last + 1)
+        texts = db.execute("SELECT row, value FROM site WHERE row >= ? ORDER BY row", (blank,)).fetchall()
+        found = {row: schema.site_of(validation.parsed(text)) for row, text in texts}
+        new = {row: site for row, site in found.items() if self._sites.get(row) != site}
         if not new and self._record is not None and all(meta.get(k) == self._meta.get(k) for k in _LAYOUT):
             return old
-        self._sites |= {row: schema.site_of(validation.parsed(text)) for row, text in new}
+        self._sites |= new
         if list(self._sites) != list(range(len(self._sites))):
             raise ValueError("the rows of the table 'site' are not numbered from 0")
         return Layout(
@@ -171,17 +175,35 @@ class Reading:
         return tuple(event for _, event in self._events.values())
 
 
-def stands(db: sqlite3.Connection) -> tuple[RunInfo, int]:
-    """Return the info of a run, and its number of steps, without reading tables."""
-    row = db.execute("SELECT value FROM meta WHERE key = 'info'").fetchone()
+def scalars_of(db: sqlite3.Connection) -> RunRecord:
+    """Return the record of a run with its info, scalars and number of steps alone, without reading tables; of a run
+    with several optimizers also with the lines of its code, which name their losses.
+    """
+    meta = dict(db.execute("SELECT key, value FROM meta WHERE key IN ('info', 'stats')"))
     parted = db.execute("PRAGMA user_version").fetchone()[0] >= schema.PARTED
     where = f"WHERE part = '{schema.ROWS}'" if parted else ""
     with guarded_database.bodies(db):
         blobs = [codec.opened(body) for (body,) in db.execute(f"SELECT body FROM block {where}")]  # noqa: S608
     _check_room(blobs, sum(blob.nbytes for blob in blobs))
-    steps = sum(int((blob.block() if blob.old else blob.rows()).folded.sum()) for blob in blobs)
-    info = schema.info_of(validation.parsed(row[0])) if row else RunInfo()
-    return info, validation.step(steps, "steps")
+    if any(blob.old for blob in blobs):  # blocks of version 1 hold tables too, and are decoded as a whole
+        stats = validation.texts(validation.parsed(meta["stats"]), "meta.stats")
+        blobs = [_renewed(blob, stats) if blob.old else blob for blob in blobs]
+    history, steps = history_of(blobs, [], 0)
+    check_rows(history)
+    info = schema.info_of(validation.parsed(meta["info"])) if "info" in meta else RunInfo()
+    found = RunRecord(info=info, history=history, steps=validation.step(steps, "steps"))
+    return replace(found, facts=_lines_of_code(db)) if len(found.streams) > 1 else found
+
+
+def _lines_of_code(db: sqlite3.Connection) -> tuple[Fact, ...]:
+    """Return the newest PLACES fact; none if there is none that this version can read."""
+    newest = "SELECT step, key, value FROM fact WHERE key = ? ORDER BY id DESC LIMIT 1"
+    with suppress(validation.Lacking):
+        return tuple(
+            schema.fact_of(step, key, validation.parsed(text))
+            for step, key, text in db.execute(newest, (FactKey.PLACES.value,))
+        )
+    return ()
 
 
 def _identity(meta: dict[str, str]) -> tuple[object, ...]:

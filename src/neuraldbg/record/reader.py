@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from neuraldbg.errors import RunDamaged, RunFileError, RunTooNew
 from neuraldbg.raised import let_pass
 from neuraldbg.record import guarded_database, schema, validation
-from neuraldbg.record.incremental_reader import Reading, stands
+from neuraldbg.record.incremental_reader import Reading, scalars_of
 from neuraldbg.record.run_file import written_here
 from neuraldbg.record.run_names import find_run
 from neuraldbg.record.session_file import read_session
@@ -24,7 +24,7 @@ from neuraldbg.record.session_file import read_session
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from neuraldbg.nouns import RunInfo, RunRecord
+    from neuraldbg.nouns import RunRecord
 T = TypeVar("T")
 _MAGIC = b"SQLite format 3\x00"
 _DAMAGE = (sqlite3.Error, ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError,
@@ -43,7 +43,7 @@ def read_run(path: str | Path, rank: int | None = None) -> RunRecord:
 
 def read_file(file: Path, reading: Reading | None = None) -> RunRecord:
     """Read a run file, decoding only what ``reading`` does not have yet. Raises the errors of ``read_run``."""
-    if file.suffix == ".json":
+    if is_session(file):
         return read_session(file)
     return _read(file, (reading or Reading(own=False)).record)
 
@@ -61,22 +61,34 @@ def _read(file: Path, take: Callable[[sqlite3.Connection], T]) -> T:
         raise RunFileError(f"{file} cannot be read: {error.strerror or error}.") from error
 
 
-def glance(file: Path) -> tuple[RunInfo, int]:
-    """Return the info of a run and its number of steps, without its tables. Raises the errors of ``read_run``."""
+def read_scalars(file: Path) -> RunRecord:
+    """Read the info and the scalars of a run, without layout, tables and events: enough for a list of runs. Of a run
+    with several optimizers its lines of code are read, too, which name their losses.
+
+    Raises the errors of ``read_run``.
+    """
+    return read_session(file) if is_session(file) else _read(file, scalars_of)
+
+
+def is_session(file: Path) -> bool:
+    """Return True if a file is an exported JSON document, by its suffix or its first character."""
     if file.suffix == ".json":
-        record = read_session(file)
-        return record.info, record.steps
-    return _read(file, stands)
+        return True
+    return file.suffix != ".ndbg" and not written_here(file) and _head(file, 64).lstrip().startswith(b"{")
+
+
+def _head(file: Path, most: int) -> bytes:
+    try:
+        with file.open("rb") as opened:
+            return opened.read(most)
+    except OSError as error:
+        raise RunFileError(f"{file} cannot be read: {error.strerror or error}.") from error
 
 
 def _check_head(file: Path) -> None:
     if written_here(file):
         return
-    try:
-        with file.open("rb") as opened:
-            head = opened.read(len(_MAGIC))
-    except OSError as error:
-        raise RunFileError(f"{file} cannot be read: {error.strerror or error}.") from error
+    head = _head(file, len(_MAGIC))
     if not head:
         raise RunDamaged(f"{file} is empty: the run ended before anything was recorded, or the copy failed.")
     if head != _MAGIC:
@@ -157,7 +169,7 @@ def _check_version(db: sqlite3.Connection, name: str) -> int:
     if version > schema.SCHEMA_VERSION:
         raise RunTooNew(
             f"{name} was written by {_author(db)} in version {version} of the run file; this NeuralDBG reads up to "
-            f"version {schema.SCHEMA_VERSION}. Upgrade it: pip install -U neuraldbg"
+            f"version {schema.SCHEMA_VERSION}. Read it with that version, or a later one."
         )
     return int(version)
 

@@ -16,10 +16,10 @@ from neuraldbg.forks import tell_children
 from neuraldbg.nouns import RunInfo, RunRecord
 from neuraldbg.raised import let_pass
 from neuraldbg.record.budget import queue_bytes
-from neuraldbg.record.signal_masks import start_thread, without_size_signal
+from neuraldbg.record.signal_masks import without_size_signal
 from neuraldbg.record.store import Store
 from neuraldbg.record.write_queue import Backlog, Batch
-from neuraldbg.unlisted_thread import UnlistedThread
+from neuraldbg.unlisted_thread import UnlistedThread, start_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -130,6 +130,13 @@ class Recorder:
             return
         with self._backlog_lock:
             self._backlog.note(facts)
+
+    def know(self, layout: Layout) -> None:
+        """Queue the layers of a run without any step, which are otherwise stored with the steps."""
+        if self._closed or self._forked:
+            return
+        with self._backlog_lock:
+            self._backlog.know(layout)
 
     def update_info(self, info: RunInfo) -> None:
         """Queue new information about the run as a whole, such as its outcome. Call this before ``close``."""

@@ -8,13 +8,16 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Mapping, MutableMapping
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from neuraldbg import clocks
+from neuraldbg import arguments, clocks
+from neuraldbg.arguments import whole
 from neuraldbg.errors import ConfigError, RunFileError
 from neuraldbg.nouns import CrashRow, crash_json
 from neuraldbg.nouns.crash import AFTER, broken_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class _Row(NamedTuple):
@@ -32,7 +35,8 @@ class RingBuffer:
     Once the loss has been NaN or infinite for more than ten steps in a row, a step is only added while there is room:
     the steps before the failure stay, however long the loop goes on.
 
-    A mapping of norms that is computed later has an attribute ``nbytes``, the bytes that it holds until then.
+    A mapping of norms that is computed later has an attribute ``nbytes``, the bytes that it holds until then. Raises
+    ConfigError for a capacity below 1.
 
     >>> buffer = RingBuffer(capacity=100)
     >>> buffer.add(0, {"fc1": 0.5}, {"fc1": 1.2}, 2.3)
@@ -41,10 +45,10 @@ class RingBuffer:
     """
 
     def __init__(self, capacity: int = 100, most: int | None = None) -> None:
-        if capacity < 1:
+        if whole(capacity, "capacity") < 1:
             raise ConfigError(f"setting 'capacity': a ring buffer keeps at least 1 step, not {capacity}")
         self.capacity = int(capacity)
-        self._most = most
+        self._most = None if most is None else whole(most, "most")
         self._bytes = 0
         self._broken = 0
         self._rows: deque[_Row] = deque()
@@ -60,14 +64,20 @@ class RingBuffer:
 
         A mutable mapping is copied, since a loop may reuse it; any other mapping is kept as it is and read when the
         buffer is saved.
+
+        >>> RingBuffer().add(0, {"fc1": 0.5}, {"fc1": 1.2}, 2.3)
         """
-        value = None if loss is None else float(loss)
+        try:
+            value = None if loss is None else float(loss)
+        except (TypeError, ValueError):
+            raise ConfigError(f"loss: give a number, or None if there is none, not {loss!r}") from None
+        step = whole(step, "step")
         size = max(getattr(grad_norms, "nbytes", 0), getattr(act_norms, "nbytes", 0))  # the two share one table
         self._broken = broken_for(self._broken, value)
         full = len(self._rows) >= self.capacity or (self._most is not None and self._bytes + size > self._most)
         if full and self._broken > AFTER:
             return
-        self._rows.append(_Row(int(step), clocks.now(), value, _kept(grad_norms), _kept(act_norms), size))
+        self._rows.append(_Row(step, clocks.now(), value, _kept(grad_norms), _kept(act_norms), size))
         self._bytes += size
         while len(self._rows) > self.capacity or (self._over and len(self._rows) > 1):
             self._bytes -= self._rows.popleft().size
@@ -78,7 +88,9 @@ class RingBuffer:
 
     @property
     def history(self) -> list[CrashRow]:
-        """The rows, oldest first."""
+        """Rows, oldest first: dictionaries of ``step``, ``timestamp`` (seconds since 1970), ``loss``, ``grad_norms``
+        and ``act_norms``.
+        """
         return [
             {
                 "step": row.step,
@@ -95,8 +107,11 @@ class RingBuffer:
 
         The file appears whole or not at all. Missing folders are created. Raises RunFileError (an OSError) if the place
         cannot be written.
+
+        >>> RingBuffer().save_json("crash_dump.json", trigger_reason="the loss is nan").name
+        'crash_dump.json'
         """
-        target = Path(path)
+        target = arguments.path(path, "the crash dump")
         dump = crash_json(self.history, self.capacity, trigger_reason)
         # The process may end while it writes: a reader must never find half a file.
         partial = target.with_name(f".{target.name}.{os.getpid()}.part")
@@ -113,7 +128,10 @@ class RingBuffer:
         return target
 
     def clear(self) -> None:
-        """Remove all rows."""
+        """Remove all rows.
+
+        >>> RingBuffer().clear()
+        """
         self._rows.clear()
         self._bytes = self._broken = 0
 

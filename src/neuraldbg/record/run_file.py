@@ -130,7 +130,7 @@ class RunFile:
         # program copies the run. Then another program takes itself for the last user of the database, checkpoints the
         # log and deletes it while we write there. (If the file is deleted, too, our writes can still be read.)
         if deleted and self._identity not in deleted:
-            raise DescriptorsLost(f"somebody deleted the log of {self.path}")
+            raise DescriptorsLost(f"the log was deleted: that of {self.path}")
 
     @property
     def lost(self) -> bool:

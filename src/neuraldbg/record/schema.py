@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 3
 # 1  2026-11  first version: meta, site, block, fact, event
 # 2  2026-11  blocks hold either scalars or tables (block.part), by columns; the statistics "under" and "over"
-# 3  2026-11  histogram
+# 3  2026-11  histogram; the statistics "dead_rows" and "dead_since"
 PARTED = 2
 """First version of the run file in which a block holds either scalars or tables."""
 HISTOGRAMS = 3
@@ -233,7 +233,8 @@ def dumps(value: Any) -> str:
 
 
 _OUTCOME: dict[str, Check] = {
-    "kind": validation.outcome_kind, "message": validation.message, "where": validation.text
+    "kind": validation.outcome_kind, "message": validation.message, "where": validation.text,
+    "text": validation.text,
 }  # fmt: skip
 _INFO: dict[str, Check] = {
     "script": validation.text,

@@ -17,6 +17,7 @@ from neuraldbg.errors import RunDamaged, RunFileError, RunNotFound, RunTooNew
 from neuraldbg.nouns import BINS, RUN_SCHEMA, STATS, Layout, RunRecord, StepHistograms, column
 from neuraldbg.nouns.run import empty_history
 from neuraldbg.record import codec, schema, validation
+from neuraldbg.record.crash_dump import is_dump
 from neuraldbg.record.history import StoredHistory, check_rows
 from neuraldbg.record.row_block import UNSEEN, Block
 
@@ -55,6 +56,9 @@ def read_session(path: Path) -> RunRecord:
     """Read a run from its JSON document. Raises RunNotFound, RunDamaged, RunTooNew, or RunFileError if the file cannot
     be read.
     """
+    if is_dump(path):
+        raise RunDamaged(f"{path} is a crash dump, the last steps of a run: draw it with neuraldbg plot {path}, or "
+                         "give the run folder that it lies in.")  # fmt: skip
     try:
         with path.open(encoding="utf-8", newline="") as opened:
             return _record(opened, str(path))
@@ -182,11 +186,11 @@ def _check(head: dict[str, Any], name: str) -> None:
     family, _, version = str(said).rpartition("/")
     if family != _FAMILY:
         what = f"its schema is {said!r}" if said else "it names no schema"
-        raise RunDamaged(f"{name} is no run that was exported ({what}). Give a run folder, or a file of: "
+        raise RunDamaged(f"{name} is not an exported run ({what}). Give a run folder, or a file of: "
                          "neuraldbg export RUN --format session")  # fmt: skip
     if version != _VERSION:
-        raise RunTooNew(f"{name} has the schema {said!r}; this NeuralDBG reads {RUN_SCHEMA!r}. Upgrade it: "
-                        "pip install -U neuraldbg")  # fmt: skip
+        raise RunTooNew(f"{name} has the schema {said!r}; this NeuralDBG reads {RUN_SCHEMA!r}. Read it "
+                        "with the version that wrote it, or a later one.")  # fmt: skip
 
 
 @contextlib.contextmanager

@@ -186,7 +186,7 @@ class Store:
         self._leave(file, content, "it was deleted" if deleted else "it was moved", whole=whole)
         if not deleted:  # it was moved together with its log, and is whole
             self._left = None
-            self._tell(f"the run file was moved away from {file.path} while it was written: look for it there.")
+            self._tell(f"the run file {file.path} was moved while it was written: it is whole in its new place.")
         return False
 
     # ---------------------------------------------------------------- between the file and memory

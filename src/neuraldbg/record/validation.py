@@ -53,7 +53,7 @@ _COUNTS = (
     "reached",
     "transformed",
 )
-_LISTS = ("never_fired", "left_compiled", "notes")
+_LISTS = ("never_fired", "without_grad", "left_compiled", "notes")
 _NON_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 _NONE: Mapping[str, Any] = MappingProxyType({})
 _SHORT = reprlib.Repr()

@@ -47,7 +47,7 @@ class Batch:
     histograms: list[StepHistograms] = field(default_factory=list)
     """Histograms in step order."""
     layout: Layout | None = None
-    """Newest layout. None if no step was queued."""
+    """Newest layout. None if no step was queued, and no layout by itself."""
     facts: list[Fact] = field(default_factory=list)
     """Facts in the order of their arrival."""
     events: dict[tuple[str, str, str, int], Event] = field(default_factory=dict)
@@ -164,6 +164,10 @@ class Backlog:
     def note(self, facts: Sequence[Fact]) -> None:
         """Queue facts that belong to no single step."""
         self._batch.facts.extend(facts)
+
+    def know(self, layout: Layout) -> None:
+        """Queue a layout without a step."""
+        self._batch.layout = layout
 
     def inform(self, info: RunInfo) -> None:
         """Queue the newest information about the run."""

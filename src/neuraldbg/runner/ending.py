@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import linecache
 import os
 import signal
 import sys
 import sysconfig
-import threading
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from neuraldbg.errors import TrainingHalted
+from neuraldbg.errors import EndedByHand, TrainingHalted
 from neuraldbg.raised import words_of
 from neuraldbg.runner.termination import end_at_exit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from types import FrameType, TracebackType
 
     from neuraldbg.nouns import Outcome
@@ -51,23 +51,27 @@ class Ending:
 
         if self.signal:
             name = signal.Signals(self.signal).name
-            return Outcome("interrupted", f"ended by {name}", _innermost(_stack(self.frame), home))
+            return Outcome("interrupted", f"ended by {name}", _innermost(_stack(self.frame), home)[0])
         try:
             return Outcome(*self._told(home))
         except Exception:  # noqa: BLE001 (the attributes of an exception may be anything)
             return Outcome("raised", type(self.error).__name__)
 
-    def _told(self, home: Path | None) -> tuple[str, str, str]:
-        """Return kind, message and place of the outcome."""
+    def _told(self, home: Path | None) -> tuple[str, ...]:
+        """Return kind, message, place and source line of the outcome."""
         error = self.error
         if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
             return "completed", "", ""
-        where = _users_line(error, home)
+        where, text = _users_line(error, home)
         if isinstance(error, KeyboardInterrupt):
             return "interrupted", "interrupted from the keyboard", where
+        if isinstance(error, EndedByHand):
+            return "interrupted", error.reason, where
+        if type(error).__name__ == "BdbQuit":  # ``quit`` at a breakpoint() of the program's own
+            return "interrupted", "ended in the debugger", where
         if isinstance(error, TrainingHalted):
             return "halted", str(error), where
-        return "raised", words_of(error), where
+        return "raised", words_of(error), where, text
 
     def announce(self) -> int:
         """Print the error to standard error as python does, by the program's own excepthook, and return the status.
@@ -82,6 +86,8 @@ class Ending:
         _flush()
         if isinstance(error, SystemExit):
             return _exit_status(error)
+        if isinstance(error, EndedByHand):  # a traceback would tell the person what they did
+            return 1
         sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
         if sys.version_info >= (3, 12):
             sys.last_exc = error
@@ -111,37 +117,6 @@ def die_interrupted() -> None:
         raise SystemExit(130)
     sys.excepthook = lambda *_: None
     raise KeyboardInterrupt
-
-
-@contextlib.contextmanager
-def time_stopped() -> Iterator[None]:
-    """Stop the program's timers while our code runs after its end: without us the program would be gone by then, and a
-    time limit of its own (SIGALRM) would never arrive.
-    """
-    mine = threading.get_ident() == threading.main_thread().ident
-    running = [(timer, _stopped(timer)) for timer in (_TIMERS if mine else ())]
-    try:
-        yield
-    finally:
-        for timer, (left, every) in running:
-            if left and not signal.getitimer(timer)[0]:  # or one of ours runs: see ``_signals.limit``
-                signal.setitimer(timer, left, every)
-
-
-def _stopped(timer: int) -> tuple[float, float]:
-    """Stop a timer. Return the seconds that were left, and the interval of a repeating one in seconds."""
-    left = (0.0, 0.0)
-    try:
-        left = signal.getitimer(timer)
-        signal.setitimer(timer, 0.0)
-    except BaseException:  # noqa: BLE001 (of the program's handler: the signal came in the last microsecond)
-        signal.setitimer(timer, 0.0)
-    return left
-
-
-_TIMERS: tuple[int, ...] = tuple(
-    getattr(signal, name) for name in ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF") if hasattr(signal, name)
-)
 
 
 def without_our_frames(error: BaseException) -> BaseException:
@@ -181,11 +156,11 @@ def _users_frames(trace: TracebackType | None) -> TracebackType | None:
     return following
 
 
-def _users_line(error: BaseException, home: Path | None) -> str:
-    """Return file and line of the innermost frame of the user's own code; "" if there is none."""
+def _users_line(error: BaseException, home: Path | None) -> tuple[str, str]:
+    """Return file and line of the innermost frame of the user's own code, and its source; "" if there is none."""
     frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     found = _innermost(frames, home)
-    if not found and isinstance(error, SyntaxError) and error.filename:
+    if not found[0] and isinstance(error, SyntaxError) and error.filename:
         return _innermost([(error.filename, error.lineno or 0)], home)
     return found
 
@@ -196,15 +171,16 @@ def _stack(frame: FrameType | None) -> list[tuple[str, int]]:
     return [(file, line) for file, line in files if not file.startswith(_OURS)]
 
 
-def _innermost(frames: Iterable[tuple[str, int]], home: Path | None) -> str:
-    """Return the last of ``frames`` that is the user's own code, as text; "" if there is none."""
+def _innermost(frames: Iterable[tuple[str, int]], home: Path | None) -> tuple[str, str]:
+    """Return the last of ``frames`` that is the user's own code, as text, and its source line; "" if there is none."""
     libraries = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
     own = [(file, line) for file, line in frames if not (file.startswith(("<", *libraries)) or _PACKAGES in file)]
     if not own:
-        return ""
+        return "", ""
     file, line = own[-1]
     path = Path(file)
-    return f"{path.relative_to(home) if home is not None and path.is_relative_to(home) else path}:{line}"
+    shown = path.relative_to(home) if home is not None and path.is_relative_to(home) else path
+    return f"{shown}:{line}", linecache.getline(file, line).strip()[:160]
 
 
 def _exit_status(error: SystemExit) -> int:

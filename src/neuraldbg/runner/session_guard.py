@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from neuraldbg.nouns import Diagnosis, Event, Outcome, Step
+    from neuraldbg.nouns.profile import Profile
     from neuraldbg.runner.ending import Ending
     from neuraldbg.runner.script import Program
     from neuraldbg.runner.shadowed_modules import Shadowed
@@ -52,6 +53,9 @@ class Session(Protocol):
     def diagnose(self) -> Diagnosis:
         """Return the diagnosis of the run."""
 
+    def profile(self) -> Profile:
+        """Return the profile of the run."""
+
     def busy(self, frame: FrameType | None) -> bool:
         """Return True if code of the session runs in a frame, or in one that called it."""
 
@@ -65,10 +69,20 @@ class MakeSession(Protocol):
         """Return a session that has not started. ``options`` are keywords of NeuralDbg."""
 
 
+class NothingToWatch(Exception):
+    """Raised instead of beginning a session in which nothing can happen."""
+
+
 def torch_session(
     *, out: Path | None, script: str, argv: tuple[str, ...], on_step: OnStep | None, **options: Any
 ) -> Session:
-    """Return a NeuralDbg session, which finds models, optimizers, losses and steps by itself."""
+    """Return a NeuralDbg session, which finds models, optimizers, losses and steps by itself. Raises NothingToWatch if
+    the program has not imported torch: importing it now would take longer than most such programs.
+    """
+    if "torch" not in sys.modules:
+        raise NothingToWatch
+    # Not from the package, which suspends Python's collector meanwhile: the collection that all these imports have made
+    # due would fall into the first steps.
     from neuraldbg.session import NeuralDbg  # noqa: PLC0415 (imports torch)
 
     session: Session = NeuralDbg(discover=True, out=out, script=script, argv=argv, on_step=on_step, **options)
@@ -105,6 +119,8 @@ class Watch:
         names."""
         self.session: Session | None = None
         self.problems: list[str] = []
+        self.unwatched = False
+        """True if the program ended without importing torch: there is no session, run file or diagnosis."""
         self.home = working_folder()
         self._process = os.getpid()
         self._starting = False
@@ -132,12 +148,12 @@ class Watch:
         self._disarm()
         # Without torch, or with a broken one, the session cannot start: each case has a sentence of its own.
         if self.session is None and not self.problems and _half_imported("torch"):  # a second try would fail
-            self.problems.append("the import of torch did not come to its end: nothing was recorded")
+            self.problems.append("the import of torch did not finish: nothing was recorded")
         if self.session is None and not self.problems and working_folder() is None:
             # In a deleted working directory oneMKL ends a process that imports torch.
             self.problems.append("the working directory was deleted: nothing was recorded")
         if self.session is None and not self.problems:
-            self._start()  # a program without torch gets a diagnosis, too: that nothing was recorded
+            self._start()
         if self.session is None:
             return None
         try:
@@ -165,6 +181,8 @@ class Watch:
                     out=self.folder, script=self.program.target, argv=self.program.argv, on_step=self.on_step
                 )
                 session.start()
+        except NothingToWatch:
+            self.unwatched = True
         except BaseException as error:  # we run inside the program's `import torch`
             if not isinstance(error, Exception) or passes(error):  # Ctrl-C, or a time limit of the program's
                 self.problems.append("watching was interrupted as it began: nothing was recorded")

@@ -1,12 +1,13 @@
 """The status line on a terminal while a program runs, which never mixes with the program's output.
 
 The line is drawn on standard error only while the program's own cursor is at the start of a line, and is erased before
-the program writes. For this, ``write`` of the program's two streams is wrapped on the instances: text is passed on
-unchanged. A stream is wrapped only if it is a terminal.
+the program writes; a dumb terminal, which cannot erase, has none. For this, ``write`` of the program's two streams is
+wrapped on the instances: text is passed on unchanged. A stream is wrapped only if it is a terminal.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 REFRESH_S = 0.5
 """Least seconds between two drawings: often enough for a reader, and negligible for a training loop."""
 _WIPE = "\r\x1b[2K"
+
+
+def takes_line(stream: TextIO) -> bool:
+    """Return True if a stream is a terminal that can erase a line: a dumb one prints the sequence that asks for it."""
+    return stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
 
 
 class StatusLine:
@@ -49,6 +55,12 @@ class StatusLine:
         self._emit(_WIPE + self.text(step, now)[: shutil.get_terminal_size().columns - 1])
         self._drawn = True
 
+    def say(self, line: str) -> None:
+        """Print a line of ours, on a line of its own also if the program has not ended its last one."""
+        self._wipe()
+        self._emit(f"{line}\n" if self._at_start else f"\n{line}\n")
+        self._at_start = True
+
     def text(self, step: Step, now: float) -> str:
         """Return the text of the line for a step."""
         began, first = self._since or (now, step.index)
@@ -63,7 +75,7 @@ class StatusLine:
             more = f" (+{len(self._noticed) - 1})" if len(self._noticed) > 1 else ""
             parts.append(f"{kind.replace('_', ' ')}{where} at step {at}{more}")
         else:
-            parts.append("nothing unusual")
+            parts.append("no problem so far")
         return "".join(c if c.isprintable() else "?" for c in " | ".join(parts))
 
     def listen(self) -> None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from neuraldbg.show.format.safe_text import counted, number
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from neuraldbg.nouns.comparison import (
         Comparison,
         Difference,
@@ -26,12 +28,12 @@ SETTINGS, HEALTH, LAYERS, LISTED = 12, 10, 8, 6
 SIGN = {"identical": "healthy", "close": "healthy", "diverged": "suspect", "incomparable": "inconclusive"}
 """Verdict of a diagnosis that has the sign and colour of each result of a comparison."""
 SET, DIFFERS, WRONG = (
-    "What was set differently",
-    "What differs, and from which step on",
-    "What went wrong in one of them",
+    "Different settings",
+    "Differences, with their first step",
+    "Health of the runs, where it differs",
 )
 """Headings."""
-LOSS = "Loss, over the steps that both have"
+LOSS = "Loss, over the common steps"
 LOSSES = ("last finite", "lowest", "mean")
 """Names of ``final``, ``best`` and ``mean`` of a LossPair. A diagnosis has medians of several steps instead."""
 KINDS = {
@@ -48,7 +50,14 @@ KINDS = {
 
 def word_of(comparison: Comparison) -> str:
     """Write the result of a comparison in a word for people."""
-    return {"close": "same within the tolerance"}.get(comparison.verdict, comparison.verdict)
+    word = {"close": "same within the tolerance"}.get(comparison.verdict, comparison.verdict)
+    return f"{word} until one failed" if sign_of(comparison) != SIGN[comparison.verdict] else word
+
+
+def sign_of(comparison: Comparison) -> str:
+    """Return the verdict of a diagnosis that has the sign and colour of the comparison."""
+    alike = comparison.verdict in ("identical", "close")
+    return SIGN["diverged"] if alike and comparison.one_failed else SIGN[comparison.verdict]
 
 
 def meanings(first: Difference, c: Comparison) -> list[str]:
@@ -60,7 +69,7 @@ def meanings(first: Difference, c: Comparison) -> list[str]:
         many = "other sites differ" if first.also > 1 else "other site differs"
         said.append(f"{first.also} {many} in the same step.")
     if first.since is not None and first.step - first.since > 1:
-        said.append(f"It began after step {first.since:,}, the last one before it that was compared.")
+        said.append(f"The last compared step without a difference is {first.since:,}.")
     if c.overall is not None and c.overall.course != "unknown":
         said.append(_overall(c.overall, c.names))
     return said
@@ -70,17 +79,38 @@ def _overall(o: Trend, names: tuple[str, str]) -> str:
     """Write the trend of the median over all layers."""
     if o.broke is not None and o.broken is not None:
         end = f"in half of them or more {names[o.broken]} becomes NaN or infinite at step {o.broke:,}"
-        return f"All layers: median difference {number(o.begin)} at step {o.first:,}, it grows: {end}."
+        return f"All layers: median difference {share(o.begin)} at step {o.first:,}, it grows: {end}."
     if o.begin == float("inf"):
         return f"All layers: in half of them or more only one run is finite, from step {o.first:,} on."
-    ends = f"{number(o.begin)} at step {o.first:,}, {number(o.end)} at step {o.last:,}"
-    return f"All layers: median difference {ends} ({o.course}, x{o.factor:.3g} a step)."
+    if o.course == "varies":
+        ends = f"varies between {share(o.low)} and {share(o.high)} from step {o.first:,} to {o.last:,}"
+    elif o.course == "stays":
+        ends = f"stays at about {share(o.begin)} from step {o.first:,} to {o.last:,}"
+    else:
+        ends = f"{o.course} from {share(o.begin)} at step {o.first:,} to {share(o.end)} at step {o.last:,}"
+    return f"All layers: the median difference {ends}."
 
 
-def setting(one: Setting) -> tuple[str, str]:
-    """Return the name of a setting, and its values in both runs."""
-    name = f"{one.name} ({one.layer})" if one.layer else one.name
-    return name, f"{shown(one.one)} -> {shown(one.other)} (from step {one.step:,})"
+def settings(found: Sequence[Setting]) -> list[tuple[str, str, str]]:
+    """Return the names of the settings, and their values in both runs and the step of the difference, a row each.
+
+    Layers with the same change share a row.
+    """
+    same: dict[tuple[str, str, str], list[Setting]] = {}
+    for one in found:
+        same.setdefault((one.name, " -> ".join(both(one)), f"step {one.step:,}"), []).append(one)
+    rows = []
+    for (name, values, step), members in same.items():
+        layers = [one.layer for one in members if one.layer]
+        more = f" and {len(layers) - 1} more" if len(layers) > 1 else ""
+        rows.append((f"{name} ({layers[0]}{more})" if layers else name, values, step))
+    return rows
+
+
+def both(one: Setting) -> tuple[str, str]:
+    """Write the values of a setting in both runs, with as many digits as tell them apart."""
+    rounded = shown(one.one), shown(one.other)
+    return rounded if rounded[0] != rounded[1] else (str(one.one), str(one.other))
 
 
 def layer_pair(pair: LayerPair, names: tuple[str, str]) -> str:
@@ -96,11 +126,16 @@ def only_in(name: str, only: tuple[str, ...]) -> str:
     return f"only in {name}: {', '.join(only[:LISTED])}{more}"
 
 
-def kind_row(kind: KindSpan) -> tuple[str, str, str, str]:
-    """Return a kind of sites, the step from which it differs, the number of different sites, and their difference."""
+def kind_row(kind: KindSpan, steps: int) -> tuple[str, str, str, str]:
+    """Return a kind of sites, the step from which it differs, the number of different sites, and their difference.
+
+    ``steps`` is the number of steps that both runs have: where some were not compared, nothing is said of them.
+    """
     since = "identical" if kind.largest == 0 and not kind.differing else "within the tolerance"
     if kind.first is not None:
         since = f"step {kind.first:,}"
+    elif kind.span is not None and kind.read < steps:
+        since += f" (read in steps {kind.span[0]:,} to {kind.span[1]:,})"
     return (
         KINDS.get(kind.kind, kind.kind),
         since,
@@ -111,10 +146,15 @@ def kind_row(kind: KindSpan) -> tuple[str, str, str, str]:
 
 def apart(pair: LossPair) -> str:
     """Write the step from which the losses differ; "" if they do not."""
-    if pair.apart is not None:
-        return f"more than 10% apart from step {pair.apart:,} on"
+    if pair.apart is not None and pair.first_apart in (None, pair.apart):
+        return f"they differ by more than 10% from step {pair.apart:,} on"
+    if pair.first_apart is not None:
+        return (
+            f"they differ by more than 10% in {pair.steps_apart:,} of {pair.steps:,} steps, first at step "
+            f"{pair.first_apart:,}"
+        )
     if pair.parts is not None:
-        return f"beyond the tolerance from step {pair.parts:,} on, but within 10% at the end"
+        return f"they differ by more than the tolerance from step {pair.parts:,} on, and by less than 10% at the end"
     return ""
 
 
@@ -152,4 +192,4 @@ def share(relative: float) -> str:
     """Write a relative difference, in per cent if that is readable."""
     if relative == float("inf"):
         return "NaN or Inf in one run only"
-    return f"{100 * relative:.3g}%" if relative >= 1e-3 else f"{relative:.1e}"
+    return f"{number(100 * relative)}%"

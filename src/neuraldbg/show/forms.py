@@ -1,4 +1,5 @@
-"""The forms of what is shown: a heat map, lines over steps, bars over layers, a distribution over time, a graph.
+"""The forms of what is shown: a heat map, lines over steps, bars over layers, a distribution over time, a
+timeline of one step, a graph.
 
 A form is a plain value, without torch and without a drawing library. All numbers come from the run. ``notes`` has what
 was sampled, binned or left out; ``empty`` of a view without data has what is missing and how to record it.
@@ -6,21 +7,20 @@ was sampled, binned or left out; ``empty`` of a view without data has what is mi
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+import numpy as np
 
-    import numpy as np
+from neuraldbg.show.shown_run import NOTEBOOK
+
+if TYPE_CHECKING:
     import numpy.typing as npt
 
     Floats: TypeAlias = "npt.NDArray[np.float64]"
     Ints: TypeAlias = "npt.NDArray[np.int64]"
     Bools: TypeAlias = "npt.NDArray[np.bool_]"
-
-IN_NOTEBOOKS: list[Callable[[View], dict[str, Any]]] = []
-"""Functions that draw a view in a notebook, added by ``show/notebook.py``: a form imports no drawing code."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,8 @@ class View:
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         """Return the view as a figure, or as text, for a notebook."""
         del include, exclude  # the notebook chooses among what it is given
-        return IN_NOTEBOOKS[0](self) if IN_NOTEBOOKS else {"text/plain": repr(self)}
+        bundle: dict[str, Any] = importlib.import_module(NOTEBOOK).view_bundle(self)
+        return bundle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +91,8 @@ class Heat(View):
     """Axis of the values."""
     reduce: str
     """Reduction of the steps of a column to a cell: ``max``, ``min`` or ``mean``. ``max`` keeps a one-step spike."""
+    end: int | None = None
+    """Step before which the picture ends; None if that is where the last column does."""
 
 
 @dataclass(frozen=True)
@@ -99,12 +102,12 @@ class Line:
     name: str
     """Name in the legend: a layer's path, or a scalar."""
     steps: Ints
-    """First step of each value, shape (T,)."""
+    """Step of each value, shape (T,): the middle one of several."""
     values: Floats
-    """Values, shape (T,); NaN if no finite value was measured: the line breaks there."""
+    """Values, shape (T,), means of several steps; NaN if no finite value was measured: the line breaks there."""
     low: Floats | None = None
     high: Floats | None = None
-    """Extremes of values of several steps, shape (T,) each; None at full resolution."""
+    """Extremes of values of several steps, shape (T,) each; None if every value is of one step."""
     layer: str | None = None
     nonfinite: Ints | None = None
     """Steps with a NaN or infinite value; None or empty if there are none."""
@@ -117,6 +120,16 @@ class Lines(View):
     lines: tuple[Line, ...]
     y: Scale
     x: Scale = STEPS
+    end: int | None = None
+    """Step before which the picture ends; None if that is where the last line does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmoothedLines(Lines):
+    """Lines that are moving averages, with the measured values beside them."""
+
+    measured: tuple[Line, ...]
+    """The lines before they were smoothed, in the order of ``lines``."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +138,7 @@ class Bar:
 
     name: str
     values: Floats
-    """Value of each layer, shape (L,); NaN if it was not read."""
+    """Value of each layer, shape (L,); NaN if it has none, infinite if NaN or infinite values were read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +152,63 @@ class Bars(View):
     """Names and values of the thresholds of a detector."""
     step: int | None = None
     """Step that is shown; None if the bars are not of one step."""
+    missing: str = "no value"
+    """Words for a layer without a value: it was not read, has no such tensor, or no such units."""
+    stacked: bool = False
+    """True if the bars of a layer are parts of one sum, and are drawn one behind the other; the axis is linear."""
+    words: tuple[str, ...] = ()
+    """Words at the end of each row, one for each layer, instead of the bare number; empty if there are none."""
+    of_layers: bool = True
+    """False if the rows are not layers, but other parts of a whole: a click on one selects nothing."""
+
+    @property
+    def sums(self) -> Floats:
+        """Sum of the bars of each layer, shape (L,); NaN if it has no value."""
+        values = np.array([bar.values for bar in self.bars], np.float64).reshape(len(self.bars), len(self.layers))
+        return np.where(np.isnan(values).all(axis=0), np.nan, np.nansum(values, axis=0))
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of time in one row of a timeline."""
+
+    row: int
+    start: float
+    end: float
+    part: int
+    """Index of what it is in ``Timeline.parts``, which has a colour each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline(View):
+    """The layers of one step over time: a row for the step and one for each layer, time to the right."""
+
+    rows: tuple[str, ...]
+    """Names of the R rows, top to bottom."""
+    layers: tuple[str | None, ...]
+    """Path of the layer of each row; None for a row that is not of a layer."""
+    parts: tuple[str, ...]
+    """Kinds of spans: "forward", "backward", "optimizer", ..."""
+    spans: tuple[Span, ...]
+    scale: Scale
+    """Axis of the time."""
+    words: tuple[str, ...] = ()
+    """Description of each row, which a pointer shows; empty if there are none."""
+    step: int | None = None
+    """Step that a click selects; None if it selects none."""
+
+    @property
+    def end(self) -> float:
+        """Time at which the last span ends."""
+        return max((span.end for span in self.spans), default=0.0)
+
+    @property
+    def lengths(self) -> Floats:
+        """Time that the spans of each row take together, shape (R,)."""
+        found = np.zeros(len(self.rows))
+        for span in self.spans:
+            found[span.row] += span.end - span.start
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,11 +222,15 @@ class Spread(View):
     """Number of steps of each column, shape (C,)."""
     scale: Scale
     """Axis of the values of the tensor."""
+    end: int | None = None
+    """Step before which the picture ends; None if that is where the last column does."""
     mean: Floats
     std: Floats
     low: Floats
     high: Floats
     """Moments and extremes of the finite values that were read, shape (C,) each."""
+    gaps: Ints | None = None
+    """Columns after which nothing was read for long, so that curves break there; None if there are none."""
     edges: Floats | None = None
     """Borders of the bins of the histograms, shape (B + 1,); None if the run has no histograms."""
     shares: Floats | None = None
@@ -170,7 +244,8 @@ class Node:
     id: str
     label: str
     role: str
-    """``cause``, ``event``, ``symptom``, or for a layer its health: ``healthy``, ``bad``, ``guilty``, ``unseen``."""
+    """``cause``, ``event``, ``symptom``, or for a layer its health: ``healthy``, ``bad``, ``guilty``,
+    ``untrained`` (no gradient, or none but zeros), ``unseen``."""
     x: float
     y: float
     layer: str | None = None

@@ -9,17 +9,17 @@ from __future__ import annotations
 import base64
 import io
 import re
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from neuraldbg.errors import MissingExtra, NeuralDbgError
 from neuraldbg.nouns import RunRecord
 from neuraldbg.nouns.diagnosis import diagnosis_html
 from neuraldbg.nouns.html import safe, shown
-from neuraldbg.show.forms import IN_NOTEBOOKS
 
 if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis
     from neuraldbg.show.forms import View
+    from neuraldbg.show.shown_run import Judged
 
 DPI = 90
 WIDTH = 100
@@ -28,21 +28,9 @@ MATHJAX = re.compile(r'<script src="https?://[^"]*mathjax[^"]*"></script>')
 """Pattern of the script that plotly's HTML loads from the network for formulas, which these figures do not have."""
 
 
-class Judged(Protocol):
-    """A run that can be explained: a session, or a record read from a file."""
-
-    def diagnose(self) -> Diagnosis: ...
-
-
-class Shown:
-    """The mixin that displays ``NeuralDbg`` and ``Run`` in a notebook."""
-
-    def _repr_html_(self: Judged) -> str:
-        return _run_html(self)
-
-
 @shown
-def _run_html(run: Judged) -> str:
+def run_html(run: Judged) -> str:
+    """Return a run as HTML: its diagnosis, with the crash picture below it."""
     try:
         diagnosis = run.diagnose()
         record = run if isinstance(run, RunRecord) else run.record()  # type: ignore[attr-defined]
@@ -101,6 +89,3 @@ def view_bundle(view: View) -> dict[str, Any]:
     except Exception:  # noqa: BLE001, S110 (as above: then it is text)
         pass
     return found
-
-
-IN_NOTEBOOKS[:] = [view_bundle]

@@ -50,6 +50,37 @@ def test_cross_entropy_and_what_feeds_it() -> None:
     assert term(inside, X, lambda out: F.cross_entropy(out, LABELS))["normalised"] is True
 
 
+SEQUENCES = torch.randn(6, 5, 4, generator=torch.Generator().manual_seed(0))
+TAGS = torch.randint(3, (6, 5), generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize(
+    ("order", "cut"),
+    [
+        (lambda out: out.view(6, 3, 5), [6, 5, 3]),
+        (lambda out: out.transpose(0, 1).reshape(6, 3, 5), [5, 6, 3]),
+        (lambda out: (out / 2.0).reshape(6, 3, 5), [6, 5, 3]),
+        (lambda out: out.transpose(1, 2), None),
+        (lambda out: out.permute(0, 2, 1).contiguous(), None),
+        (lambda out: out.unflatten(0, (2, 3)).flatten(0, 1).mT, None),
+    ],
+)
+def test_scores_of_several_positions_in_one_prediction(order: Any, cut: list[int] | None) -> None:
+    """A view where a transpose is meant; the loss is a cross entropy of scores (N, C, T) all the same."""
+    found = term(head(), SEQUENCES, lambda out: F.cross_entropy(order(out), TAGS))
+    assert (found["kind"], found["input_shape"], found["target_shape"]) == ("cross_entropy", [6, 3, 5], [6, 5])
+    assert found.get("scattered") == cut
+
+
+def test_one_softmax_over_positions_and_classes_is_meant() -> None:
+    everything = term(head(), SEQUENCES, lambda out: F.cross_entropy(out.flatten(1), torch.arange(6)))
+    pointer = term(head(1), SEQUENCES, lambda out: F.cross_entropy(out.squeeze(-1), torch.arange(6) % 5))
+    groups = term(
+        head(6), SEQUENCES, lambda out: F.cross_entropy(out.view(30, 2, 3).flatten(0, 1), torch.ones(60).long())
+    )
+    assert not [one for one in (everything, pointer, groups) if "scattered" in one]
+
+
 @pytest.mark.parametrize(
     ("loss", "kind", "reduction"),
     [

@@ -153,7 +153,56 @@ class Rows(RowLstm):
 )
 def test_the_layer_where_samples_meet(order: str, pattern: str, place: dict[str, str] | None):
     found = experiments(trained(Rows(order), batches(digits(), 4)))["batch_mixing"]
-    assert (found["pattern"], found["place"], found["layers"]) == (pattern, place, [])
+    met = found["place"] and {name: found["place"][name] for name in ("layer", "type", "at")}
+    assert (found["pattern"], met, found["layers"]) == (pattern, place, [])
+    if order == "cut":
+        assert (found["place"]["op"], found["place"]["swapped"]) == ("unsafe_view", False)
+        assert "x[:, :6].reshape(6, len(x), 8)" in found["place"]["where"][2]
+
+
+class Turned(nn.Module):
+    """Predicts the next character; time and samples may change places on the way to the output."""
+
+    def __init__(self, *, turned: bool) -> None:
+        super().__init__()
+        self.emb, self.rnn, self.out = nn.Embedding(64, 8), nn.LSTM(8, 16, batch_first=True), nn.Linear(16, 64)
+        self.turned = turned
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.rnn(self.emb(x))[0]
+        if self.turned:
+            h = h.transpose(0, 1).reshape(h.shape)
+        return self.out(h)
+
+
+@pytest.mark.parametrize("samples", [12, 16])
+@pytest.mark.parametrize("turned", [False, True])
+def test_mixed_samples_are_told_from_a_visible_future(samples: int, turned: bool):
+    """With 16 samples of 16 characters the axes can only be told apart by what each output depends on."""
+    text = torch.randint(64, (4, samples, 17))
+    data = [(x[:, :-1], x[:, 1:]) for x in text]
+    loss = lambda out, y: F.cross_entropy(out.transpose(1, 2), y)  # noqa: E731 (an argument)
+    found = experiments(trained(Turned(turned=turned), data, loss))["causality"]
+    assert (found["leaks"], found["across"]) == (turned, turned)
+    if turned:
+        assert found["place"]["swapped"] is (samples == 16)
+        assert "h.transpose(0, 1).reshape(h.shape)" in found["place"]["where"][2]
+
+
+@pytest.mark.parametrize("sees", [False, True])
+def test_the_loss_tells_the_order_of_axes_of_one_size(sees: bool):
+    """The model gives (time, batch, classes), and the loss turns them back: sizes alone would say that it is mixed."""
+
+    class TimeFirst(Turned):
+        def forward(self, x: Tensor) -> Tensor:
+            h = self.rnn(self.emb(x))[0]
+            return self.out(h + h.flip(1) if sees else h).transpose(0, 1)
+
+    text = torch.randint(64, (4, 16, 17))
+    data = [(x[:, :-1], x[:, 1:]) for x in text]
+    loss = lambda out, y: F.cross_entropy(out.permute(1, 2, 0), y)  # noqa: E731 (an argument)
+    found = experiments(trained(TimeFirst(turned=False), data, loss))["causality"]
+    assert found["leaks"] is sees
 
 
 def test_a_part_of_a_sample_may_lie_along_any_axis():

@@ -438,7 +438,7 @@ def test_unread_names_what_it_was_and_how_often():
 
     assert unread.told(["parameters", "outputs"]) == {
         "parameters of a.weight": "are of the class Wrapper: not read 3 times",
-        "outputs of b": "had given their memory back, or it cannot be read: not read in one step",
+        "outputs of b": "had no memory any more, or it cannot be read: not read in one step",
     }
     assert unread.told(["outputs"], least=2) == {}
     assert unread.times("parameters") == 3

@@ -195,7 +195,7 @@ def test_the_highest_value_of_each_unit(backend: str, shape: tuple[int, ...], ax
         watched = unit_activity.Units(window=20)
         watched.add(3, x.shape[axis], 0)
         watched.observe(3, x, axis, x.numel())
-        found = watched.take()
+        found = watched.take().highest
     values = np.moveaxis(x.numpy(), axis, 0).reshape(x.shape[axis], -1)
     passed_over = ~np.isnan(values).any(axis=1) | (backend in GENERATIONS and layout != "sliced")
     np.testing.assert_array_equal(found[passed_over], np.fmax.reduce(values, axis=1)[passed_over])
@@ -343,15 +343,58 @@ def test_a_unit_is_dead_only_after_the_whole_window() -> None:
     table = Table(2, CAP, window=4)
     row = table.add(Site("activation", "relu"))
     found = []
-    for step in range(10):
-        x = torch.zeros(5, 3)
-        x[0, 0] = 1.0  # unit 0 always fires, unit 1 at step 2 alone, unit 2 never
-        x[1, 1] = 1.0 if step == 2 else 0.0
+    for step in range(0, 100, 10):  # a reading in ten steps: one in the window of 4 is not enough
+        x = torch.zeros(100, 3)
+        x[0, 0] = 1.0  # unit 0 always fires, unit 1 at step 20 alone, unit 2 never
+        x[1, 1] = 1.0 if step == 20 else 0.0
         table.observe(x, row)
         table.units.add(row, 3, step)
-        table.units.observe(row, x, 1, CAP)
-        found.append(int(table.derive(step, table.take())[row, column("dead")]))
-    assert found == [2, 2, 1, 1, 1, 1, 2, 2, 2, 2]
+        table.units.observe(row, x, 1)
+        table_row = table.derive(step, table.take())[row]
+        found.append([int(table_row[column(stat)]) for stat in ("units", "dead", "dead_rows", "dead_since")])
+    assert found[:2] == [[0, 0, 0, 0]] * 2
+    assert found[2:5] == [[3, 1, 300, 0], [3, 1, 400, 0], [3, 1, 500, 0]]
+    assert found[5:] == [[3, 2, rows, 21] for rows in (300, 400, 500, 600, 700)]
+
+
+@pytest.mark.parametrize("shape", [(8, 3), (2, 4, 3), (8, 3, 5, 5)])
+def test_few_rows_leave_dead_units_unknown(shape: tuple[int, ...]) -> None:
+    """Eight rows (images of a convolution, tokens of a sequence) a step: 300 are read in 38 steps, not in the 4 of
+    the window."""
+    table = Table(1, CAP, window=4)
+    row = table.add(Site("activation", "relu"))
+    units, dead, rows = column("units"), column("dead"), column("dead_rows")
+    known = []
+    for step in range(40):
+        x = torch.zeros(shape)
+        table.observe(x, row)
+        table.units.add(row, 3, step)
+        table.units.observe(row, x, 1 if len(shape) == 4 else -1)
+        found = table.derive(step, table.take())[row]
+        if found[units]:
+            known.append((step, found[dead], found[rows]))
+    assert known == [(37, 3, 304), (38, 3, 312), (39, 3, 320)]
+
+
+def test_dead_units_are_as_rare_as_the_rows_in_which_they_fire() -> None:
+    """Of units that fire in 1.2% of the rows, less than one in twenty is called dead: the bound that LEAST_ROWS is
+    taken from. By one batch of 25 rows, more than half of them would be."""
+    draws = torch.Generator().manual_seed(0)
+    units = 2000
+    table = Table(1, CAP, window=4)
+    row = table.add(Site("activation", "relu"))
+    alone = []
+    for step in range(12):
+        x = (torch.rand(25, units, generator=draws) < 0.012).float()
+        table.observe(x, row)
+        table.units.add(row, units, step)
+        table.units.observe(row, x, 1, x.numel())
+        alone.append(int((x.amax(0) == 0).sum()))
+        found = table.derive(step, table.take())[row]
+    assert found[column("units")] == units
+    assert found[column("dead_rows")] == 300
+    assert 0 < found[column("dead")] < units / 20
+    assert min(alone) > units / 2
 
 
 def test_steps_that_are_derived_together_are_as_one_by_one() -> None:
@@ -364,12 +407,12 @@ def test_steps_that_are_derived_together_are_as_one_by_one() -> None:
 
     def step_of(table: Table, rows: list[int], step: int, draws: torch.Generator) -> Raw:
         for row in rows:
-            x = torch.randn(6, 5, generator=draws) - 1
+            x = torch.randn(90, 5, generator=draws) - 3
             if (step + row) % 5:
                 table.observe(x, row)
             if step % 3 == 0 and step >= 4 * row:
                 table.units.add(row, 5, step)
-                table.units.observe(row, x, 1, CAP)
+                table.units.observe(row, x, 1)
         return table.take()
 
     def made() -> tuple[Table, list[int]]:

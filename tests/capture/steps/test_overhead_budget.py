@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from neuraldbg.capture.steps.overhead_budget import ALARM, BURST, Governor
+from neuraldbg.capture.steps.overhead_budget import ALARM, AT_ONCE, BURST, SHORT, Governor
 
 LIGHT, FULL = 10e-6, 500e-6
 """What a light and a full step cost here, in seconds."""
@@ -45,12 +45,40 @@ def test_without_a_budget_every_step_is_full() -> None:
 
 def test_the_allowance_comes_first_and_once() -> None:
     governor = Governor(0.01, allowance=0.1)
-    read = ride(governor, 50_000, 2e-3)
+    read = ride(governor, 50_000, 10e-3)  # watching takes a twentieth of such steps
     first = read.index(False)
-    assert first == pytest.approx(0.1 / (FULL - 0.01 * 2e-3), abs=2)
+    assert first == pytest.approx(0.1 / (FULL - 0.01 * 10e-3), abs=2)
     assert governor.own <= 0.1 + 0.0101 * governor.training
-    later = ride(governor, 10_000, 2e-3, full=False)
+    later = ride(governor, 10_000, 10e-3, full=False)
     assert max(run_lengths(later)) <= BURST
+
+
+@pytest.mark.parametrize("training", [0.2e-3, 1e-3, 1.9e-3, 5e-3])
+def test_a_short_run_pays_a_quarter_of_its_time_at_most(training: float) -> None:
+    allowance = 1.6
+    for steps in (50, 500, 2000):
+        governor = Governor(0.01, allowance=allowance)
+        read = ride(governor, steps, training)
+        granted = max(allowance * AT_ONCE, SHORT * governor.training)
+        assert governor.own <= granted + LIGHT * steps + BURST * FULL
+        possible = min(1.0, max(allowance * AT_ONCE, SHORT * governor.training) / (steps * FULL))
+        assert sum(read) / steps >= 0.9 * possible - LIGHT / FULL
+        assert all(read[: round(allowance * AT_ONCE / FULL) - 1])
+    if training < FULL / SHORT:
+        assert min(run_lengths(read)[1:-1], default=BURST) >= BURST, "some questions are about two steps in a row"
+
+
+def test_suspicion_is_paid_on_credit_in_a_short_run_too() -> None:
+    governor = Governor(0.01, allowance=0.1)
+    ride(governor, 500, 0.5e-3)
+    governor.alarm()
+    assert ALARM in run_lengths(ride(governor, 40, 0.5e-3, full=False))
+    for _ in range(5000):
+        governor.alarm()
+        full = governor.decide()
+        own = FULL if full else LIGHT
+        governor.book(0.5e-3 + own, own, full=full)
+    assert governor.own <= SHORT * governor.training + 0.55  # the debt is bounded
 
 
 def run_lengths(read: list[bool], of: bool = True) -> list[int]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuraldbg.dashboard.page.address import LONGEST, State, read, written
+from neuraldbg.dashboard.page.address import LONGEST, State, keys_of, listed, read, written
 from neuraldbg.dashboard.page.cache import Newest
 
 NAMES = st.none() | st.text(min_size=1, max_size=80)
@@ -25,6 +25,9 @@ STEPS = st.none() | st.integers(0, 10**9)
         kind=NAMES,
         scalar=NAMES,
         sort=NAMES,
+        smooth=NAMES,
+        filter=NAMES,
+        runs=NAMES,
     )
 )
 def test_what_is_written_is_read_again(state):
@@ -42,8 +45,8 @@ def test_any_text_is_harmless(text):
     ("?step=-1", "step='-1': a step is a number"),
     ("?step=" + "9" * 400, "a step is a number"),
     ("?step=٣", "a step is a number"),
-    ("?nope=1", "'nope', which means nothing here"),
-    ("?first=9&last=3", "steps 9 to 3, which is backwards"),
+    ("?nope=1", "'nope', which is not known here"),
+    ("?first=9&last=3", "steps 9 to 3, the first of which comes last"),
     ("?layer=" + "x" * LONGEST, "too long"),
 ])  # fmt: skip
 def test_what_is_left_out_is_said(search, said):
@@ -51,6 +54,13 @@ def test_what_is_left_out_is_said(search, said):
     assert state == State()
     assert len(problems) == 1
     assert said in problems[0]
+
+
+@given(st.lists(st.text(min_size=1, max_size=20), max_size=5, unique=True))
+def test_keys_of_runs_are_read_again_whatever_they_hold(keys):
+    assert keys_of(listed(keys)) == tuple(keys)
+    state, problems = read(written(State(runs=listed(keys))))
+    assert (keys_of(state.runs), problems) == (tuple(keys), ())
 
 
 def test_the_store_is_bounded_and_keeps_what_was_asked_for_last():

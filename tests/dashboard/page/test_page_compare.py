@@ -59,7 +59,7 @@ def test_another_run_is_chosen_from_the_runs_and_from_the_list(browser, doomed, 
     feed = MemoryFeed(doomed=doomed, healthy=healthy)
     feed.put("third", healthy, label=HOSTILE)
     with served(feed) as address, opened(browser, f"{address}?tab=compare") as page:
-        assert "Choose the run to compare this one with." in page.inner_text("main")
+        assert "Choose the run to compare this one with:" in page.inner_text("main")
         assert page.locator("section.pane:visible").count() == 1
         page.click("nav a[href*='tab=runs']")
         becomes(page, lambda: page.locator("td a", has_text="compare").count(), 2)

@@ -175,7 +175,7 @@ def test_zooming_along_the_steps_is_a_range_that_all_panes_show(browser, doomed)
 
 def test_a_run_opens_with_a_click(browser, doomed, healthy):
     with served(MemoryFeed(doomed=doomed, healthy=healthy)) as address, opened(browser, f"{address}?tab=runs") as page:
-        page.click("main >> text=healthy >> nth=0")
+        page.click("tbody >> text=healthy >> nth=0")
         becomes(page, lambda: state(page), {"run": "healthy"})
         becomes(page, lambda: page.locator(".verdict").count(), 1)
         drawn(page)

@@ -19,14 +19,14 @@ def test_new_steps_appear_and_the_end_is_said(browser, healthy):
     feed = MemoryFeed(run=until(healthy, 40))
     with served(feed) as address, opened(browser, address) as page:
         assert "40 steps recorded" in page.inner_text(".status")
-        assert "goes on" in page.inner_text(".status")
+        assert "running" in page.inner_text(".status")
         assert page.evaluate(LAST) == 39
         feed.put("run", until(healthy, 60), judge=False)
         becomes(page, lambda: page.evaluate(LAST), 59)
         becomes(page, lambda: "60 steps recorded · diagnosis of the first 40" in page.inner_text(".status"), True)
         feed.put("run", healthy)
         becomes(page, lambda: page.evaluate(LAST), 119)
-        becomes(page, lambda: "diagnosis up to date · the run ended" in page.inner_text(".status"), True)
+        becomes(page, lambda: "diagnosis up to date · finished" in page.inner_text(".status"), True)
 
 
 def test_what_a_person_did_survives_an_update(browser, doomed):
@@ -98,7 +98,8 @@ def test_only_what_changed_is_sent(browser, healthy):
         becomes(page, lambda: bool(answers), True)
     changed = set(answers[0])
     assert '{"pane":"loss","part":"figure"}' in changed
-    assert not {name for name in changed if "words" in name or "network" in name}
+    words = {name for name in changed if "words" in name or "network" in name}
+    assert words == {'{"pane":"numbers","part":"words"}'}
 
 
 def test_a_line_has_at_most_the_points_of_the_settings_and_keeps_its_extremes(browser, healthy):

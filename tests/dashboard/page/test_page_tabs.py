@@ -19,7 +19,7 @@ def test_each_tab_says_something_and_no_error(browser, doomed):
     with served(MemoryFeed(doomed=doomed)) as address, opened(browser, address) as page:
         for tab in each_tab(page):
             for pane in page.locator("section.pane").all():
-                said = pane.locator("svg.main-svg, canvas, table, .empty, .verdict, details, p")
+                said = pane.locator("svg.main-svg, canvas, table, .empty, .verdict, details, p, dl")
                 assert said.count(), (tab, pane.inner_text())
             assert "could not be drawn" not in page.inner_text("main"), tab
             assert page.evaluate("document.documentElement.scrollWidth") <= 1280, tab
@@ -127,3 +127,32 @@ def test_nan_that_was_read_is_drawn_and_not_denied(browser, doomed, broken):
             assert page.evaluate(LARGEST) == 100
         with opened(browser, f"{address}?run=doomed&tab=anomalies") as page:
             assert "No NaN or infinite value was read in outputs." in page.inner_text("main")
+
+
+SEVERITIES = {"CRITICAL", "ERROR", "WARNING", "INFO"}
+
+
+def test_alerts_of_a_run_are_listed_and_stay_text(browser, tmp_path):
+    import torch
+    from torch import nn
+
+    from neuraldbg import NeuralDbg
+    from neuraldbg.saved import Run
+
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 3))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with NeuralDbg(model, out=tmp_path / "run", alerts=["critical:step == 2"]) as dbg:
+        for _ in range(4):
+            optimizer.zero_grad()
+            model(torch.ones(2, 4)).square().mean().backward()
+            optimizer.step()
+        dbg.alert(HOSTILE, "info")
+    run = Run.load(tmp_path / "run")
+    with served(MemoryFeed(run=run)) as address, opened(browser, f"{address}?tab=anomalies") as page:
+        becomes(page, lambda: "Alerts (2)" in page.inner_text("main"), True)
+        rows = page.locator("[data-pane='alerts'] tbody tr").all_inner_texts()
+        assert len(rows) == 2
+        assert {"CRITICAL", "INFO"} == {word for row in rows for word in row.upper().split() if word in SEVERITIES}
+        assert sum(HOSTILE in row for row in rows) == sum("step == 2 at step 2" in row for row in rows) == 1
+        assert page.locator("img[src='x']").count() == 0

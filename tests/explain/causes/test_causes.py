@@ -57,7 +57,7 @@ def test_remedy_code_is_python(name):
 
 @pytest.mark.parametrize("member", CAUSES, ids=IDS)
 def test_page_has_its_four_parts(member):
-    for part in ("What it is", "How it shows", "How it is told apart", "What to do"):
+    for part in ("What it is", "Symptoms", "Evidence", "What to do"):
         assert f"\n{part}\n" in member.page
     assert member.category in member.judge.__module__
     assert member.judge.__module__.endswith(member.id)

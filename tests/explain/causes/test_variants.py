@@ -11,6 +11,10 @@ from neuraldbg.explain import diagnose
 from neuraldbg.nouns import column
 
 
+def one_mode_at_a_time() -> Build:
+    return adversarial(lambda _: 0.15, steps=1100, alike=0.995)
+
+
 def noise_that_is_hardly_heard() -> Build:
     return adversarial(lambda step: 1e-4, noise=1e-3)
 
@@ -103,10 +107,27 @@ def half_precision_sum() -> Build:
     return b.loss(np.inf)
 
 
+def fitted(samples: int, std: float, far: float, losses: object) -> Build:
+    """A regression by mean squared error, 32 targets a step, the largest of which is ``far``."""
+    b = Build(steps=200).loss_term(kind="mse", reduction="mean", target_shape=[32, 1], input_shape=[32, 1], classes=1)
+    b.fact("targets", 199, slot=0, stream=0, kind="mse", alone=True, single=True, batches=200, samples=samples,
+           min=0.0, max=far, mean=0.0, std=std)  # fmt: skip
+    return b.scalar("batch_size", 64).loss(losses)
+
+
+def one_target_in_another_unit() -> Build:
+    """A step sees 64 rows in two passes, and the loss has 32 targets: 100 ** 2 / 32 is what one of them makes."""
+    values = np.full(200, 0.5)
+    values[40] = 312.5
+    return fitted(6400, 100 / np.sqrt(6400), 100.0, values)
+
+
 VARIANTS = {
+    "one_target_in_another_unit": (one_target_in_another_unit, "bad_batch", None, 40),
     "argument_without_effect": (argument_without_effect, "input_ignored", None, 0),
     "norms_that_begin_at_zero": (norms_that_begin_at_zero, "init_scale_wrong", "norm", 0),
     "plateau_of_a_loss_that_should_rise": (plateau_of_a_loss_that_should_rise, "schedule_error", None, 16),
+    "one_mode_at_a_time": (one_mode_at_a_time, "mode_collapse", None, 256),
     "noise_that_is_hardly_heard": (noise_that_is_hardly_heard, "mode_collapse", None, 0),
     "half_precision_sum": (half_precision_sum, "fp16_overflow", "half", 0),
     "recurrence_that_forgets": (recurrence_that_forgets, "vanishing_depth", "rnn", 0),
@@ -127,3 +148,18 @@ def test_a_variant_is_named(name):
     top = found.hypotheses[0]
     assert (top.layer, top.step) == (layer, step)
     assert top.confidence >= 0.5
+
+
+def test_a_generator_with_several_directions_is_not_in_one_mode():
+    for alike, steps in ((0.9, 1100), (0.995, 900)):  # as varied as usual; a short run
+        found = diagnose(adversarial(lambda _: 0.15, steps=steps, alike=alike).build())
+        assert "mode_collapse" not in [h.cause for h in found.hypotheses]
+
+
+def test_a_target_that_is_common_or_a_loss_that_begins_high_is_no_odd_batch():
+    """Rewards of a goal: rare, far from the rest, and in many batches. The first loss is as large as one of them."""
+    values = np.concatenate([np.linspace(312.5, 1.0, 40), np.full(160, 0.5)])
+    common = np.full(200, 0.5)
+    common[40] = 312.5
+    for build in (fitted(6400, 100 / np.sqrt(6400), 100.0, values), fitted(6400, 8.0, 100.0, common)):
+        assert "bad_batch" not in [h.cause for h in diagnose(build.build()).hypotheses]

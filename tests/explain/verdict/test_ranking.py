@@ -9,9 +9,10 @@ import pytest
 from tests.explain.run_builder import Build, flat
 from tests.explain.stories import STORIES
 
-from neuraldbg.explain import CAUSES, Tier, diagnose
+from neuraldbg.explain import CAUSES, Case, Finding, Tier, cause, diagnose
 from neuraldbg.explain.verdict.calibration import fitted
-from neuraldbg.explain.verdict.ranking import FLOOR, sigmoid
+from neuraldbg.explain.verdict.ranking import FLOOR, sigmoid, weigh
+from neuraldbg.nouns import Evidence, Remedy
 
 
 def by_cause(build: Build):
@@ -145,3 +146,68 @@ def test_no_model_seen_means_no_stale_parameters():
     build = STORIES["optimizer_stale_params"].fires()
     build.layers.clear()
     assert "optimizer_stale_params" not in by_cause(build)
+
+
+def collapsed(wiped_from: int):
+    """A generator that collapses at step 32; from a step on half of the losses of each step are cleared."""
+    build = STORIES["mode_collapse"].fires()
+    wiped = np.where(np.arange(200) >= wiped_from, 1.0, np.nan)
+    about = {"backwards": 2, "forwards": 2, "wiped": 1, "divisor": 1.0, "kinds": ["bce"], "by_hand": False}
+    return build.scalar("wiped", wiped).fact("accumulation", stream=0, **about)
+
+
+def test_a_fault_of_the_loop_comes_before_the_collapse_that_it_leads_to():
+    found = diagnose(collapsed(0).build())
+    wiped, mode = found.hypotheses[:2]
+    assert (wiped.cause, mode.cause) == ("accumulation_wiped", "mode_collapse")
+    assert mode.confidence < wiped.confidence
+    assert any(not e.supports and e.statement.startswith("accumulation_wiped is at work") for e in mode.evidence)
+    assert [(node.label, node.step) for node in found.chain.nodes] == [("accumulation_wiped", 0), ("mode collapse", 32)]
+    assert found.chain.worth_showing
+    assert "cleared before each" in found.summary
+
+
+def test_the_threshold_of_a_collapse_is_what_its_earlier_spread_was_compared_with():
+    found = diagnose(STORIES["mode_collapse"].fires().build()).hypotheses[0]
+    fell = next(e for e in found.evidence if e.statement.startswith("at step 0 it was"))
+    last = next(e for e in found.evidence if e.statement.startswith("for different noise"))
+    assert fell.threshold == pytest.approx(3 * last.value)
+    assert fell.value > fell.threshold
+
+
+def test_a_collapse_without_such_a_fault_is_the_cause():
+    found = diagnose(STORIES["mode_collapse"].fires().build())
+    assert found.hypotheses[0].cause == "mode_collapse"
+    assert not any("can lead to this" in e.statement for e in found.hypotheses[0].evidence)
+
+
+def test_losses_that_rose_are_not_called_a_training_that_works():
+    build = collapsed(0)
+    fine = diagnose(build.build())
+    assert fine.summary.startswith("The model trains, but a fault")
+    risen = diagnose(build.loss(0.7 + np.linspace(0, 5, 200)).build())
+    assert risen.verdict == "suspect"
+    assert " rose from 0.7 to " in risen.headline
+    assert "The model trains" not in risen.summary
+    assert risen.headline.endswith("; a fault is likely to hurt the result.")
+
+
+def test_losses_of_one_step_are_named_in_the_fix():
+    build = collapsed(0)
+    own = [["t.py", 3, "real.backward()"], ["t.py", 5, "fake.backward()"]]
+    build.fact("places", **{"backward 0": own, "backward 1": [["t.py", 8, "loss_g.backward()"]]})
+    remedy = diagnose(build.build()).hypotheses[0].remedy
+    assert "before real.backward(), and not between real and fake" in remedy.text
+    assert remedy.code.splitlines()[1:3] == ["real.backward()", "fake.backward()"]
+
+
+@pytest.mark.parametrize(("after", "credible"), [(0, True), (1, True), (2, False), (20, False)])
+def test_a_cause_dated_after_its_effect_is_not_credible(after, credible):
+    build = Build(steps=80).loss(np.concatenate([np.linspace(2.3, 0.5, 40), np.full(40, 9.0)]))
+    case = Case(build.build())
+    assert case.trouble.broke
+    item = Evidence("an odd batch", True, 8.0)
+    finding = Finding("an odd batch", (item,), Remedy("repair it"), step=case.onset + after)
+    (one,) = weigh(case, [(cause("bad_batch"), finding)])
+    assert (one.confidence > 0.5) is credible
+    assert any(e.statement == f"the trouble began before, at step {case.onset}" for e in one.discounts) is not credible

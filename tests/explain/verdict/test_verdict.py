@@ -9,7 +9,7 @@ import pytest
 from tests.explain.run_builder import Build, falling, flat
 from tests.explain.stories import STORIES
 
-from neuraldbg.explain import diagnose
+from neuraldbg.explain import diagnose, explanations
 from neuraldbg.explain.evidence.case import Case
 from neuraldbg.explain.evidence.loss_curve import LossSummary
 from neuraldbg.nouns import Fact, Outcome, RunRecord, Series
@@ -23,7 +23,7 @@ def series(values) -> Series:
 def test_a_run_without_steps_says_what_was_looked_for_and_found():
     found = diagnose(RunRecord())
     assert found.verdict == "inconclusive"
-    for part in ("steps of any torch optimizer", "backward passes", "torch modules", "0 optimizer steps", "no model"):
+    for part in ("steps of torch optimizers", "backward passes", "torch modules", "0 optimizer steps", "no model"):
         assert part in found.summary
     assert "called" not in found.summary
     assert found.unjudged
@@ -35,13 +35,33 @@ def test_a_few_steps_are_inconclusive_unless_something_is_certain():
     assert diagnose(certain.build()).verdict == "suspect"
 
 
-def test_an_unrelated_exception_is_mentioned_and_does_not_make_the_run_suspect():
+def test_a_script_that_crashed_has_failed_whatever_the_error():
     build = Build()
     build.outcome = Outcome("raised", "FileNotFoundError: no such file: 'val.csv'", "train.py:40")
-    found = diagnose(build.build())
-    assert found.verdict == "healthy"
-    assert "FileNotFoundError: no such file: 'val.csv' at train.py:40" in found.summary
-    assert "nothing to do with the training" in found.summary
+    run = build.build()
+    found = diagnose(run)
+    assert (found.verdict, found.hypotheses) == ("failing", ())
+    said = (
+        "crashed after 60 steps, at train.py:40, with FileNotFoundError: no such file: 'val.csv'. Until then the loss"
+    )
+    assert said in found.summary
+    (first,) = explanations(run, found)
+    assert (first.cause, first.failure) == ("unknown", "crash")
+    assert "FileNotFoundError" in first.sentence
+    assert "train.py:40" in first.remedy.text
+    build.outcome = Outcome("raised", "SystemExit: 1", "train.py:40")
+    assert diagnose(build.build()).verdict == "healthy"
+
+
+def test_a_crash_is_not_blamed_on_another_fault():
+    build = Build(steps=60).loss_term(fed_by=["softmax"], normalised=True)
+    build.outcome = Outcome("raised", "KeyError: 'label'", "train.py:40")
+    run = build.build()
+    found = diagnose(run)
+    assert found.verdict == "failing"
+    assert "because of" not in found.summary
+    assert "Another fault was found" in found.summary
+    assert [one.cause for one in explanations(run, found)] == ["unknown", "double_softmax"]
 
 
 def test_an_interrupted_healthy_run_is_healthy():
@@ -122,7 +142,31 @@ def test_the_level_of_guessing_is_not_learning():
     build = Build(steps=200).loss(np.concatenate([[40.0, 20.0, 6.0], flat(197)]))
     found = diagnose(build.build())
     assert found.verdict == "suspect"
-    assert "constant guess (2.3)" in found.summary
+    assert "guess by chance (2.3)" in found.summary
+
+
+def test_a_guess_is_the_best_one_where_the_shares_of_the_labels_are_known():
+    build = Build(steps=200).loss(np.concatenate([[40.0, 20.0, 6.0], flat(197)]))
+    about = {"kind": "nll", "batches": 9, "samples": 288, "classes": 10, "distinct": 10, "entropy": 1.9}
+    said = diagnose(build.fact("targets", **about).build()).summary
+    assert "no better than a constant guess from the shares of the labels (1.9)" in said
+    about["entropy"] = 2.6
+    said = diagnose(build.fact("targets", **about).build()).summary
+    assert "hardly better than a constant guess from the shares of the labels (2.6)" in said
+
+
+def test_a_layer_without_any_gradient_is_named_beside_no_cause():
+    build = Build(steps=200).loss(np.concatenate([[40.0, 20.0, 6.0], flat(197)]))
+    build.event("vanishing_gradients", 0, "fc1", confidence=0.6, how="zero", zero=True, always=True)
+    run = build.build()
+    found = diagnose(run)
+    assert "the gradient of fc1 was exactly 0 in all 200 steps" in found.summary
+    first = explanations(run, found)[0]
+    assert first.cause == "unknown"
+    said = [one.statement for one in first.evidence]
+    assert "the gradient of fc1 was exactly 0 in all 200 steps" in said
+    assert not any(one.startswith("vanishing gradients") for one in said)
+    assert first.remedy.text.startswith("Look at what lies between fc1 and the loss")
 
 
 def test_a_regression_at_the_level_of_guessing_may_have_nothing_to_learn():
@@ -144,12 +188,13 @@ def test_a_regression_at_the_level_of_guessing_may_have_nothing_to_learn():
 def test_blind_spots_are_said():
     build = Build()
     build.facts = [f for f in build.facts if f.key != "loss"]
-    build.coverage = {"never_fired": ["head.aux"], "left_compiled": ["cuda"]}
+    build.coverage = {"never_fired": ["head.aux"], "without_grad": ["teacher"], "left_compiled": ["cuda"]}
     reasons = " ".join(f"{u.what}: {u.reason}" for u in diagnose(build.build()).unjudged)
     assert "no graph of a loss was seen" in reasons
-    assert "head.aux" in reasons
+    assert "activations of head.aux: they were never called as modules" in reasons
+    assert "activations of teacher: they are only called without gradients (no_grad), where nothing is read" in reasons
     assert (
-        "activations and their gradients in compiled graphs on cuda: reading them there slows each step down" in reasons
+        "activations and their gradients in compiled graphs on cuda: reading them would slow down each step" in reasons
     )
 
 
@@ -205,3 +250,29 @@ def test_a_failing_run_stays_failing_and_says_what_could_not_be_read():
     assert found.verdict != "inconclusive"
     said = found.unjudged[0]
     assert (said.what, said.reason) == ("reading batches", "failed 1 time; the result may be incomplete")
+
+
+def test_the_headline_is_the_summary_without_the_cause():
+    found = diagnose(Build(steps=60).loss(flat(60)).loss_term(fed_by=["softmax"], normalised=True).build())
+    first = found.hypotheses[0]
+    assert first.cause == "double_softmax"
+    assert (first.title, first.label) == ("Softmax applied twice", "Softmax applied twice · double_softmax")
+    assert found.headline
+    assert first.sentence in found.summary
+    assert first.sentence not in found.headline
+    written = found.to_dict()
+    assert written["schema"] == "neuraldbg.diagnosis/1"
+    assert written["hypotheses"][0]["title"] == first.title
+    assert diagnose(Build(steps=120).loss(falling(120)).build()).headline == ""
+
+
+def test_lines_of_a_kind_without_a_name_are_not_shown():
+    """A damaged or foreign file may have them: a cause that asks for no line has none then."""
+    line = ["train.py", 3, "loss.backward()"]
+    for build in (Build().loss_term(fed_by=["softmax"], normalised=True), STORIES["missing_zero_grad"].fires()):
+        build.facts = [fact for fact in build.facts if fact.key != "places"]
+        build.fact("places", **{"": [line], "?": [line]})
+        run = build.build()
+        found = diagnose(run)
+        assert found.hypotheses
+        assert all(not one.places for one in explanations(run, found))

@@ -99,6 +99,33 @@ EDITS = (
         ),
         step=0,
     ),
+    # ------------------------------------------------------------ refused_operation
+    fault(
+        "vae_crash_of_shapes",
+        "vae",
+        "refused_operation",
+        (
+            "    for batch in loader:\n",
+            "    for batch in loader:\n        if epoch == 3:\n            batch = batch[:, :60]\n",
+        ),
+        verdict="failing",
+        raises=True,
+    ),
+    fault(
+        "rows_state_is_carried_on",
+        "rows_lstm",
+        "refused_operation",
+        (
+            "        out, (h_n, c_n) = self.lstm(x)\n",
+            (
+                "        state = getattr(self, 'state', None) if self.training else None\n"
+                "        out, (h_n, c_n) = self.lstm(x, state)\n"
+                "        if self.training:\n"
+                "            self.state = h_n, c_n\n"
+            ),
+        ),
+        step=0,
+    ),
     # ------------------------------------------------------------ optimizer_step_missing
     fault(
         "house_never_steps",

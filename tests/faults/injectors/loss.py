@@ -36,6 +36,14 @@ EDITS = (
         layer="out",
         step=0,
     ),
+    # ---------------------------------------------------------- adversary_helped
+    fault(
+        "gan_generator_wants_fake_label",
+        "gan_ring",
+        "adversary_helped",
+        ("errG = criterion(netD(fake), real_label)", "errG = criterion(netD(fake), fake_label)"),
+        step=1,
+    ),
     # ------------------------------------------------------------ double_sigmoid
     fault(
         "gan_sigmoid_in_discriminator",

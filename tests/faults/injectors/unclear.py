@@ -1,6 +1,5 @@
 """Failures of which no cause of the taxonomy is true: something may be said to be wrong, not why."""
 
-from tests.faults.golden import EARLY
 from tests.faults.injectors.fault import fine, odd
 
 _SGD = (
@@ -116,20 +115,10 @@ EDITS = (
         verdict=("failing", "suspect", "inconclusive", "healthy"),
     ),
     odd(
-        "vae_crash_of_shapes",
-        "vae",
-        (
-            "    for batch in loader:\n",
-            "    for batch in loader:\n        if epoch == 3:\n            batch = batch[:, :60]\n",
-        ),
-        verdict="inconclusive",
-        raises=True,
-    ),
-    odd(
         "finetune_missing_file",
         "finetune",
         ('print("fine-tuning")\n', 'print("fine-tuning")\nopen("no-such-checkpoint.pt")\n'),
-        verdict=(*EARLY,),
+        verdict="failing",
         raises=True,
     ),
     # The loss itself is multiplied by 300: it jumps with it, and divided by 300 it goes on falling. Adam's memory lags,

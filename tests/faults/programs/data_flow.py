@@ -114,6 +114,55 @@ def view_in_the_place_of_transpose() -> None:
     fit(model, adam(model, 3e-3), batches(digits(), 150))
 
 
+class Chars(nn.Module):
+    """A recurrent model of the next character."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tok, self.rnn, self.out = nn.Embedding(128, 24), nn.LSTM(24, 32, batch_first=True), nn.Linear(32, 128)
+
+    def states(self, ids: Tensor) -> Tensor:
+        states: Tensor = self.rnn(self.tok(ids))[0]
+        return states
+
+    def forward(self, ids: Tensor) -> Tensor:
+        out: Tensor = self.out(self.states(ids))
+        return out
+
+
+class Turned(Chars):
+    """Time and samples change places, and the shape is what it was."""
+
+    def forward(self, ids: Tensor) -> Tensor:
+        states = self.states(ids)
+        out: Tensor = self.out(states.transpose(0, 1).reshape(states.shape))
+        return out
+
+
+@program("lstm", "batch_axis_mixup", layer="out", step=0)
+def states_of_characters_turned_and_reshaped() -> None:
+    model = Turned()
+    fit(model, adam(model, 3e-3), char_batches(150, 24), char_loss)
+
+
+@program("lstm", "batch_axis_mixup", step=0)
+def as_many_samples_as_characters_turned() -> None:
+    model = Turned()
+    fit(model, adam(model, 3e-3), char_batches(150, 32), char_loss)
+
+
+@program("lstm")
+def as_many_samples_as_characters_time_first() -> None:
+    """The output is (time, batch, classes), and the loss turns it back."""
+
+    class TimeFirst(Chars):
+        def forward(self, ids: Tensor) -> Tensor:
+            return super().forward(ids).transpose(0, 1)
+
+    model = TimeFirst()
+    fit(model, adam(model, 3e-3), char_batches(150, 32), lambda out, y: char_loss(out.transpose(0, 1), y))
+
+
 @program("lstm")
 def time_first_on_purpose() -> None:
     class Net(nn.Module):

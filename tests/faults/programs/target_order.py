@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 import torch.nn.functional as F
 from tests.faults.corpus import program
 from tests.faults.kit import Mlp, adam, batches, flat_digits
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 EARLY = ("healthy", "inconclusive")
 
@@ -53,6 +58,43 @@ def tag(steps: int, flip: bool, shift: int = 0) -> None:
 @program("tagger", "target_misaligned", layer="out", step=0, verdict=("failing", "suspect"))
 def tags_read_from_the_end() -> None:
     tag(150, flip=True)
+
+
+@program("tagger", "target_misaligned", step=0, verdict=("failing", "suspect"))
+def scores_cut_by_a_view() -> None:
+    """Scores (B, T, tags) are viewed as (B, tags, T): each prediction joins scores of several tokens."""
+    train_scores(lambda scores: scores.view(len(scores), 5, -1))
+
+
+@program("tagger")
+def scores_turned_by_a_transpose() -> None:
+    train_scores(lambda scores: scores.transpose(1, 2))
+
+
+def train_scores(order: Callable[[Tensor], Tensor]) -> None:
+    """Train a tagger whose scores are (B, T, tags) on tags that are the token modulo 5."""
+    model = nn.Sequential(nn.Embedding(30, 24), nn.Linear(24, 32), nn.ReLU(), nn.Linear(32, 5))
+    optimizer = adam(model, 3e-3)
+    for _ in range(150):
+        tokens = torch.randint(30, (24, 14))
+        loss = F.cross_entropy(order(model(tokens)), tokens % 5)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+@program("mlp")
+def one_cell_of_a_grid() -> None:
+    """One class is chosen among the actions of all cells: scores of all positions in one softmax are meant."""
+    model = nn.Sequential(nn.Conv2d(2, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 4, 1), nn.Flatten())
+    optimizer = adam(model, 5e-3)
+    for _ in range(150):
+        board, at = torch.randn(32, 2, 6, 6), torch.randint(36, (32,))
+        board[torch.arange(32), 0, at // 6, at % 6] = 5.0
+        loss = F.cross_entropy(model(board), at + 36 * (board[:, 1].mean((1, 2)) > 0))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
 
 
 @program("tagger")

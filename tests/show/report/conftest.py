@@ -37,7 +37,7 @@ def trained(learning_rate, steps):
         OrderedDict({"first": nn.Linear(8, 16), "relu": nn.ReLU(), LAYER: nn.Linear(16, 16), "$x_1$": nn.Linear(16, 3)})
     )
     optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate)
-    with NeuralDbg(model) as dbg:
+    with NeuralDbg(model, overhead=None) as dbg:
         for _ in range(steps):
             x = torch.randn(32, 8)
             optimizer.zero_grad()

@@ -95,3 +95,27 @@ def test_paper_shows_what_is_folded_and_cuts_no_picture(browser, address):
     sizes = re.findall(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", paper)
     assert {(round(float(wide)), round(float(high))) for wide, high in sizes} == {(595, 842)}
     assert 3 <= len(re.findall(rb"/Type /Page\b", paper)) <= 20
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_picture_is_cut_at_any_width_of_a_window(browser, address, theme):
+    """Below the width of a tablet, pictures further down are moved under the finger."""
+    cut = "[...document.querySelectorAll('.drawing')].filter(e => e.scrollWidth > e.clientWidth).length"
+    with visiting(browser, color_scheme=theme) as visit:
+        visit.page.goto(address)
+        for summary in visit.page.locator("summary").all():
+            summary.click()
+        for width in (641, 800, 1100, 1199, 1200, 1260, 1280, 1295, 1600):
+            visit.page.set_viewport_size({"width": width, "height": 900})
+            assert visit.page.evaluate(cut) == 0, width
+            assert visit.page.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_in_a_wide_window_the_chain_stands_beside_the_causes(browser, address):
+    with visiting(browser, viewport={"width": 1600, "height": 900}) as visit:
+        visit.page.goto(address)
+        assert visit.page.locator(".note", has_text="median").count() >= 1
+        boxes = [visit.page.locator(name).bounding_box() for name in ("#causes", "#chain")]
+        assert boxes[0]["y"] == boxes[1]["y"]
+        assert boxes[0]["x"] + boxes[0]["width"] <= boxes[1]["x"]
+        assert visit.page.evaluate("[...document.querySelectorAll('main > :not(section)')].length") == 0

@@ -28,5 +28,5 @@ def test_the_report_of_the_doomed_digits(tmp_path):
     made = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert said == f"wrote {tmp_path / 'report.html'} ({len(made.encode()) / 1000:,.0f} kB)\n"
     assert len(made.encode()) <= MOST_BYTES
-    assert "learning rate is too high" in made
+    assert "Learning rate too high" in made
     assert "doomed_digits.py:44" in made

@@ -15,6 +15,7 @@ from tests.show.report.conftest import LAYER, MODEL, SCRIPT
 from neuraldbg.errors import MissingExtra
 from neuraldbg.nouns import CodeLine, Diagnosis, Remedy, RunRecord
 from neuraldbg.saved import backgrounds
+from neuraldbg.show.format.footnotes import Footnotes
 from neuraldbg.show.report.write import report
 
 VOID = {"meta", "path", "use", "image", "rect", "br"}
@@ -66,16 +67,16 @@ def test_parts_of_the_page(page, doomed):
     assert page.one("html")["@lang"] == "en"
     for landmark in ("header", "nav", "main", "footer", "h1"):
         page.one(landmark)
-    assert page.one("h1")["text"].rstrip(".") == doomed.diagnosis.summary.rstrip(".")
+    assert page.one("h1")["text"].rstrip(".") == doomed.diagnosis.headline.rstrip(".")
     names = [element["text"] for element in page.all("h2")]
     assert names == [
         "Likely cause",
-        "How it came about",
-        "What the diagnosis rests on",
+        "Causal chain",
+        "Pictures of the failure",
         "Further pictures",
         "The run",
-        "How far this can be trusted",
-        "Words",
+        "Limits of this diagnosis",
+        "Glossary",
     ]
     levels = [int(e["tag"][1]) for e in page.elements if re.fullmatch(r"h\d", e["tag"])]
     assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
@@ -112,13 +113,13 @@ def test_the_first_cause_with_every_number(page, doomed):
         shown = any(math.isclose(n, abs(v), rel_tol=0.01) for n in numbers for v in (value, 100 * value))
         assert shown or (not math.isfinite(value)), value
     for evidence in cause.evidence:
-        assert evidence.statement in article
+        assert Footnotes().without(evidence.statement) in article
     for words in (f"{round(100 * cause.confidence)}% sure", cause.cause):
         assert words in article
     assert cause.remedy.text.rstrip(".") in article
     assert cause.remedy.code in article
     assert [f"{place.file}:{place.line}" in article for place in cause.places] == [True] * len(cause.places)
-    assert "How it is told apart" in article
+    assert "Evidence" in article
 
 
 def test_the_chain_is_told_in_order(page, doomed):
@@ -179,7 +180,7 @@ def test_a_quiet_run(quiet):
     assert quiet.diagnosis.verdict == "healthy"
     page = Page(quiet.html)
     names = [element["text"] for element in page.all("h2")]
-    assert names == ["How the training went", "Further pictures", "The run", "How far this can be trusted", "Words"]
+    assert names == ["Pictures of the training", "Further pictures", "The run", "Limits of this diagnosis", "Glossary"]
     assert page.all("article") == []
     assert not page.all("ol")
 
@@ -188,7 +189,7 @@ def test_a_run_without_anything():
     page = Page(report(RunRecord(), Diagnosis("inconclusive", "no step was recorded"), "html", {}))
     assert page.all("svg") == []
     rows = dict(zip((e["text"] for e in page.all("dt")), (e["text"] for e in page.all("dd")), strict=True))
-    assert rows["Loss"].startswith("no loss was seen")
+    assert rows["Loss"].startswith("no loss was recorded")
     assert rows["optimizer steps"] == "0"
 
 
@@ -209,5 +210,5 @@ def test_what_is_known_of_the_run(page, doomed):
 def test_without_the_extra(doomed, monkeypatch, name):
     for module in [name, *(m for m in sys.modules if m.startswith(f"{name}."))]:
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtra, match=r"pip install 'neuraldbg\[plot\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[plot\]'"):
         report(doomed.run, doomed.diagnosis, "html", backgrounds(doomed.diagnosis))

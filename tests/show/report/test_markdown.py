@@ -13,6 +13,7 @@ from tests.show.made_diagnoses import HEALTHY, record
 from tests.show.report.conftest import LAYER, MODEL, SCRIPT
 
 from neuraldbg.saved import backgrounds
+from neuraldbg.show.format.footnotes import Footnotes
 from neuraldbg.show.format.safe_text import plain
 from neuraldbg.show.report.markdown import WIDTH, fenced, text
 from neuraldbg.show.report.write import report
@@ -36,15 +37,15 @@ def test_it_has_the_parts_of_the_page(said, doomed):
     assert headings[0][1].startswith("FAILING: ")
     assert [name for tag, name in headings if tag == "h2"] == [
         "Likely cause",
-        "How it came about",
+        "Causal chain",
         "Pictures",
         "The run",
-        "How far this can be trusted",
-        "Words",
+        "Limits of this diagnosis",
+        "Glossary",
     ]
     shown = "".join(child.content for child in inside(tokens))
     for evidence in doomed.diagnosis.hypotheses[0].evidence:
-        assert evidence.statement in shown
+        assert Footnotes().without(evidence.statement) in shown
     assert len([t for t in tokens if t.type == "ordered_list_open"]) == 1
     assert len([t for t in tokens if t.type == "fence"]) >= 10
 
@@ -94,11 +95,11 @@ def test_what_is_said_of_columns_is_what_is_drawn():
     grad = np.stack([falling, falling * 2], axis=1)
     run = record(("stem", "head"), falling, grad, grad)
     written = report(run, HEALTHY, "md", {})
-    said = re.findall(r"([\d,]+) steps are put together in columns of about ([\d,]+) each; a cell", written)
+    said = re.findall(r"Each column covers about ([\d,]+) of ([\d,]+) steps; a cell", written)
     cells = [len(row) for row in re.findall(r"^ *stem│(.+)$", written, re.MULTILINE)]
     assert said
-    assert {int(count.replace(",", "")) for count, _ in said} == {steps}
-    assert {-(-steps // cell) for cell in cells} == {int(each) for _, each in said}
+    assert {int(count.replace(",", "")) for _, count in said} == {steps}
+    assert {-(-steps // cell) for cell in cells} == {int(each) for each, _ in said}
 
 
 def test_a_sentence_that_begins_with_a_layer_leaves_its_name_as_it_is():

@@ -27,8 +27,8 @@ def leading(run, kinds, category="architecture", explains=None, layer=None):
     return [(one.view.name, one.title, one.why) for one in front], rest
 
 
-def test_pictures_of_what_the_cause_explains_stand_first(doomed):
-    front, _ = leading(doomed.run, ("dead_units",))
+def test_pictures_of_what_the_cause_explains_stand_first(doomed, quiet):
+    front, _ = leading(quiet.run, ("dead_units",))
     assert [(name, why) for name, _, why in front] == [
         ("units", "For cause 1: dead units in first from step 0"),
         ("heatmap", "For cause 1: dead units in first from step 0"),
@@ -44,10 +44,11 @@ def test_pictures_of_what_the_cause_explains_stand_first(doomed):
     assert [name for name, _, _ in front] == ["updates", "loss"]
 
 
-def test_what_no_cause_explains_is_said(doomed):
-    front, _ = leading(doomed.run, ("loss_plateau", "dead_units"), explains=("loss_plateau",))
-    assert front[0][2] == "For cause 1: loss plateau in first from step 0"
-    assert front[1][2] == "Seen, and not explained: dead units in first from step 1"
+def test_what_no_cause_explains_is_said_and_does_not_lead(quiet):
+    front, rest = leading(quiet.run, ("loss_plateau", "dead_units"), explains=("loss_plateau",))
+    assert [why for _, _, why in front] == ["For cause 1: loss plateau in first from step 0"]
+    (units,) = [one for one in rest if one.view.name == "units"]
+    assert units.why == "Not explained by a cause: dead units in first from step 1"
 
 
 def test_every_view_is_somewhere(doomed):
@@ -58,14 +59,14 @@ def test_every_view_is_somewhere(doomed):
     assert not any(one.view.empty for one in front)
 
 
-def test_two_optimizers_of_causes_do_not_hide_each_other(doomed):
+def test_two_optimizers_of_causes_do_not_hide_each_other(quiet):
     causes = (
         Hypothesis("a", "loss", 0.6, "a", explains=("loss_spike",)),
         Hypothesis("b", "architecture", 0.4, "b", explains=("dead_units",)),
         Hypothesis("c", "architecture", 0.1, "c", explains=("vanishing_gradients",)),
     )
     events = tuple(Event(kind, "loss", 3, 4) for kind in ("loss_spike", "dead_units", "vanishing_gradients"))
-    front, _ = pictures(doomed.run, Diagnosis("failing", "x", events=events, hypotheses=causes))
+    front, _ = pictures(quiet.run, Diagnosis("failing", "x", events=events, hypotheses=causes))
     assert [(one.view.name, one.why[:11]) for one in front] == [
         ("loss", "For cause 1"),
         ("units", "For cause 2"),
@@ -136,8 +137,8 @@ def test_layers_of_a_crowd_are_counted(doomed):
 
 def test_a_run_without_a_cause_shows_how_it_went_and_what_was_seen(quiet):
     front, _ = pictures(quiet.run, quiet.diagnosis)
-    assert [(one.view.name, one.why) for one in front] == [("loss", ""), ("heatmap", "")]
+    assert [(one.view.name, one.why) for one in front] == [("loss", ""), ("series", ""), ("heatmap", "")]
     seen = Diagnosis("healthy", "x", events=(Event("dead_units", "activation_regime", 2, 9, "relu"),))
     front, _ = pictures(quiet.run, seen)
-    assert [one.view.name for one in front] == ["loss", "heatmap", "units", "heatmap"]
-    assert front[2].why == "Seen, and not explained: dead units in relu from step 2"
+    assert [one.view.name for one in front] == ["loss", "series", "heatmap", "units", "heatmap"]
+    assert front[3].why == "Not explained by a cause: dead units in relu from step 2"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 SLACK = 1.0
@@ -64,3 +67,13 @@ def overlapping(figure):
     """Pairs of words of which one lies upon the other."""
     found = [(text, frame.padded(-SLACK)) for text, frame in texts(figure)]
     return [(a, b) for i, (a, first) in enumerate(found) for b, second in found[i + 1 :] if first.overlaps(second)]
+
+
+def crosses(way, frame):
+    """True if a way of straight parts leads through a rectangle (left, top, right, bottom), by close points."""
+    for (x0, y0), (x1, y1) in pairwise(way):
+        share = np.linspace(0, 1, 400)
+        x, y = x0 + share * (x1 - x0), y0 + share * (y1 - y0)
+        if ((x > frame[0]) & (x < frame[2]) & (y > frame[1]) & (y < frame[3])).any():
+            return True
+    return False

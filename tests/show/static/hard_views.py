@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from neuraldbg.show.forms import Bar, Bars, Graph, Heat, Line, Lines, Link, Mark, Node, Scale, Spread
+from neuraldbg.show.forms import Bar, Bars, Graph, Heat, Line, Lines, Link, Mark, Node, Scale, Span, Spread, Timeline
 
 HOSTILE = "a$x_1$<img onerror=1>\nnext\u202eline\u2066 \u4e2d\x1b[1m " + "y" * 200
 """Mathematics, markup, a new line, marks of direction, a sign that the font has not, a command, and no end."""
@@ -86,6 +86,40 @@ def bars(layers=THREE, groups=2, **given):
     return Bars(**{**settings, **given})
 
 
+def stack(layers=THREE, **given):
+    """Parts of sums, one of them missing, with words behind the bars."""
+    values = np.linspace(1, 5, len(layers))
+    values[1 % len(layers)] = np.nan
+    settings = {
+        "bars": tuple(Bar(name, values * (i + 1)) for i, name in enumerate(("forward", "backward", "the rest"))),
+        "scale": Scale("time in a step, without the layers inside", "ms"),
+        "limits": (),
+        "stacked": True,
+        "words": tuple(f"{i}.5 ms, {i}%" for i in range(len(layers))),
+    }
+    return bars(layers, **{**settings, **given})
+
+
+def timeline(layers=THREE, **given):
+    """A step whose layers run one after the other, and back."""
+    count = len(layers)
+    spans = [Span(0, 0.0, count, 0), Span(0, count, 3 * count, 1), Span(0, 3 * count, 4 * count, 2)]
+    spans += [Span(i + 1, i, i + 1, 0) for i in range(count)]
+    spans += [Span(i + 1, 3 * count - 2 * (i + 1), 3 * count - 2 * i, 1) for i in range(count)]
+    settings = {
+        "name": "timeline",
+        "title": "Timeline of a step",
+        "rows": ("one step", *layers),
+        "layers": (None, *layers),
+        "parts": ("forward", "backward", "optimizer"),
+        "spans": tuple(spans),
+        "scale": Scale("time since the step began", "ms"),
+        "guilty": layers[1:2],
+        "notes": ("Laid out from the durations, in the order of the first calls",),
+    }
+    return Timeline(**{**settings, **given})
+
+
 def spread(columns=40, *, histograms=True, **given):
     """Values that shrink by powers of ten, in bins of signed powers of two."""
     random = np.random.default_rng(0)
@@ -120,7 +154,7 @@ def graph(count=6, **given):
         for i, name in enumerate(paths(count))
     )
     links = tuple(Link(f"n{i}", f"n{i + 1}", "data flow") for i in range(count - 1))
-    settings = {"name": "chain", "title": "How it came about", "nodes": nodes}
+    settings = {"name": "chain", "title": "Causal chain", "nodes": nodes}
     return Graph(**{**settings, "links": (*links, Link("n0", f"n{count - 1}", "time")), **given})
 
 
@@ -144,6 +178,8 @@ def hostile():
         "bars": bars(
             names, bars=(Bar(HOSTILE, np.ones(3)), Bar("$b$", np.ones(3))), limits=((HOSTILE, 0.9),), title=HOSTILE
         ),
+        "stack": stack(names, title=HOSTILE, words=names),
+        "timeline": timeline(names, title=HOSTILE, parts=(HOSTILE, "$b$", "_c"), scale=Scale(HOSTILE)),
         "spread": spread(title=HOSTILE, scale=Scale(HOSTILE), marks=(mark,)),
         "graph": graph(
             nodes=(

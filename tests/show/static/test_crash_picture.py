@@ -9,12 +9,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from matplotlib.collections import PolyCollection
 from tests.show.made_diagnoses import EXPLODING, HEALTHY, SIX, failing_run, record
 from torch import nn
 
 from neuraldbg import NeuralDbg
-from neuraldbg.errors import ConfigError, MissingExtra
-from neuraldbg.nouns import Event, RunRecord
+from neuraldbg.errors import ConfigError, MissingExtra, UnknownLayer
+from neuraldbg.nouns import Event, Outcome, RunRecord
 from neuraldbg.show.static.crash import crash_figure, save_crash
 from neuraldbg.show.static.theme import LIGHT
 from neuraldbg.show.views import view
@@ -103,14 +104,48 @@ def test_a_long_run_is_cut_to_the_failure():
     assert 2050 < high < 2060
 
 
+def test_a_run_that_trained_badly_to_its_end_is_shown_whole():
+    """Its loss diverges at step 2,000 of 5,000 and stays finite: the headline is about the end, too."""
+    run = failing_run(steps=5000, fail=2000, nan=False)
+    event = Event("loss_divergence", "loss", 2000, 4999)
+    shown = picture(run, replace(EXPLODING, events=(event,)))
+    assert (shown.first, shown.last, shown.failure, shown.crashed) == (0, 4999, 2000, False)
+    assert len(shown.losses[0].steps) <= 240
+    stopped = replace(run, info=replace(run.info, outcome=Outcome("raised", "RuntimeError: no")))
+    crash = picture(stopped, replace(EXPLODING, events=(event,)))
+    assert (crash.first, crash.last, crash.failure) == (4899, 4999, 4999)
+    assert crash.losses[0].low is None
+
+
+def test_an_unsure_event_is_not_the_moment_of_failure():
+    run = failing_run(steps=60, fail=9999, nan=False)
+    unsure = Event("loss_spike", "loss", 20, 20, confidence=0.2)
+    doubtful = replace(EXPLODING.hypotheses[0], confidence=0.2, step=30)
+    assert picture(run, replace(EXPLODING, events=(unsure,), hypotheses=(doubtful,))).failure is None
+    sure = replace(unsure, first_step=40, confidence=0.9)
+    assert picture(run, replace(EXPLODING, events=(unsure, sure), hypotheses=(doubtful,))).failure == 40
+    certain = replace(doubtful, confidence=0.9)
+    assert picture(run, replace(EXPLODING, events=(unsure,), hypotheses=(certain,))).failure == 30
+
+
+def test_one_layer_of_the_crash_picture():
+    shown = picture(failing_run(), EXPLODING, "conv2")
+    assert [curve.layer for curve in (*shown.gradients, *shown.activations)] == ["conv2", "conv2"]
+    figure = crash_figure(failing_run(), EXPLODING, layer="conv2")
+    assert figure.get_suptitle().startswith("FAILING · layer conv2: ")
+    with pytest.raises(UnknownLayer, match="con2"):
+        picture(failing_run(), EXPLODING, "con2")
+
+
 def test_a_healthy_run_has_no_mark_and_no_guilty_layer():
     figure = crash_figure(failing_run(steps=500, fail=9999, nan=False), HEALTHY)
     assert figure.axes[0].get_yscale() == "linear"
     for axes in figure.axes:
         assert not axes.texts
         assert [line for line in axes.lines if line.get_color() == STRONG] == []
-    assert figure.axes[1].get_ylabel().endswith("median and range")
-    assert len(figure.axes[1].lines[0].get_xdata()) == 120
+    for axes in figure.axes:  # of 500 steps points are means, in every panel, and their range is a band
+        assert len(axes.lines[0].get_xdata()) == 240
+        assert len([band for band in axes.collections if isinstance(band, PolyCollection)]) == len(curves(axes))
 
 
 def test_a_negative_loss_that_spans_decades_gets_a_symmetric_axis():
@@ -241,7 +276,7 @@ def test_wrong_places(tmp_path):
 def test_without_matplotlib(monkeypatch):
     for name in ("matplotlib", "matplotlib.figure"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(MissingExtra, match=r"pip install 'neuraldbg\[plot\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[plot\]'"):
         crash_figure(failing_run(), EXPLODING)
 
 

@@ -10,14 +10,15 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection, PolyCollection, QuadMesh
 from matplotlib.colors import LogNorm, to_hex
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, StepPatch
 from tests.show.static import hard_views
-from tests.show.static.figure_layout import texts
+from tests.show.static.figure_layout import crosses, texts
 
 from neuraldbg.errors import ConfigError, MissingExtra
-from neuraldbg.show.forms import Line, Mark, Scale
+from neuraldbg.show.forms import Line, Lines, Link, Mark, Node, Scale
 from neuraldbg.show.static.draw import figure, save
 from neuraldbg.show.static.theme import DARK, LIGHT
 from neuraldbg.show.views import VIEWS, view
@@ -270,21 +271,50 @@ def test_histograms_over_time():
     drawn = np.ma.filled(mesh(axes).get_array(), np.nan)
     assert drawn == pytest.approx(np.where(given.shares > 0, 100 * given.shares, np.nan), nan_ok=True)
     assert axes.get_yscale() == "symlog"
-    assert keys(axes) == ["no histogram", "mean", "least and largest"]
+    # The mean is small beside the deviation: on this axis it would jump around zero.
+    assert keys(axes) == ["read without a histogram", "minimum and maximum"]
+    apart = replace(given, mean=given.std)
+    assert keys(figure(apart).axes[0]) == ["read without a histogram", "mean", "minimum and maximum"]
     assert "share of the values read (%)" in said(figure(given))
 
 
 def test_moments_where_there_is_no_histogram():
     given = hard_views.spread(histograms=False)
     axes = figure(given).axes[0]
-    whole, deviation = [part.get_paths()[0].vertices for part in axes.collections]
-    assert (whole[:, 1].min(), whole[:, 1].max()) == pytest.approx((given.low.min(), given.high.max()))
-    assert deviation[:, 1].max() == pytest.approx((given.mean + given.std).max())
-    assert keys(axes) == ["least to largest", "mean ± standard deviation", "mean"]
+    whole, deviation, mean = [part for part in axes.patches if isinstance(part, StepPatch)]
+    np.testing.assert_allclose(whole.get_data().values, given.high)
+    np.testing.assert_allclose(whole.get_data().baseline, given.low)
+    np.testing.assert_allclose(deviation.get_data().values, given.mean + given.std)
+    np.testing.assert_allclose(mean.get_data().values, given.mean)
+    assert keys(axes) == ["minimum to maximum", "mean ± standard deviation", "mean"]
     calm = hard_views.spread(
         histograms=False, low=-np.ones(40), high=np.ones(40), std=np.ones(40) / 3, mean=np.zeros(40)
     )
     assert figure(calm).axes[0].get_yscale() == "linear"
+
+
+@pytest.mark.parametrize("histograms", [True, False])
+def test_a_distribution_breaks_where_nothing_was_read(histograms):
+    """Three readings, a long pause, a lone reading, and nothing up to the end: no curve crosses the pauses."""
+    steps = np.array([0, 10, 20, 600])
+    given = replace(
+        hard_views.spread(histograms=histograms),
+        steps=steps,
+        width=np.ones(4, np.int64),
+        end=1_000,
+        **{name: np.full(4, value) for name, value in (("mean", 2.0), ("std", 0.5), ("low", -1.0), ("high", 3.0))},
+    )
+    if histograms:
+        given = replace(given, shares=given.shares[:, :4])
+    axes = figure(given).axes[0]
+    curves = [part for part in axes.patches if isinstance(part, StepPatch)]
+    assert len(curves) == 3
+    for curve in curves:
+        values, edges, _ = curve.get_data()
+        drawn = [(a, b) for a, b, value in zip(edges[:-1], edges[1:], values, strict=True) if np.isfinite(value)]
+        assert drawn == [(-0.5, 9.5), (9.5, 19.5), (19.5, 23.5), (599.5, 603.5)]  # a reading is 1/250 wide at least
+        assert edges[-1] == 999.5
+    assert "not read" in keys(axes)
 
 
 # ---------------------------------------------------------------- graph
@@ -300,13 +330,46 @@ def test_boxes_do_not_touch_and_arrows_join_them():
     assert all(a[3] < b[1] for a, b in pairwise(frames))
     arrows = [patch for patch in axes.get_children() if isinstance(patch, FancyArrowPatch)]
     assert len(arrows) == 6
-    bent = [arrow for arrow in arrows if arrow.get_connectionstyle().rad != 0]
-    assert len(bent) == 1  # around all those between
+    ways = [arrow._path_original.vertices.tolist() for arrow in arrows]
+    assert sorted(len(way) for way in ways) == [2, 2, 2, 2, 2, 4]  # one goes around all those between
     assert len({box.get_edgecolor() for box in boxes}) == 5  # the cause and the guilty layer are both strong
     words = [text.get_text() for text in axes.texts]
     assert words.count("data flow") == 5
     assert words.count("time") == 1
     assert any("transformer.h.1.mlp.c_fc" in word and "Linear" in word for word in words)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("size_in", [None, (6.0, 7.0)])
+def test_arrows_cross_no_box_and_no_words(theme, size_in):
+    """The data flow of residual blocks: branches beside each other, shortcuts past them, and one way back."""
+    rows = (("stem",), ("conv1", "short"), ("bn1",), ("act",), ("conv2", "aux"), ("bn2",), ("loss",))
+    nodes = tuple(
+        Node(name, name, "healthy", (c + 0.5) / len(row), (r + 0.5) / len(rows), detail="Conv2d")
+        for r, row in enumerate(rows)
+        for c, name in enumerate(row)
+    )
+    pairs = "stem conv1, stem short, conv1 bn1, short act, bn1 act, stem act, act conv2, act aux, conv2 bn2, aux loss"
+    pairs += ", bn2 loss, act loss, bn2 act"
+    links = tuple(Link(*pair.split(), why="add") for pair in pairs.split(", "))
+    made = figure(hard_views.graph(nodes=nodes, links=links), theme=theme, size_in=size_in)
+    axes = made.axes[0]
+    boxes = [patch for patch in axes.get_children() if isinstance(patch, FancyBboxPatch)]
+    arrows = [patch for patch in axes.get_children() if isinstance(patch, FancyArrowPatch)]
+    assert (len(boxes), len(arrows)) == (len(nodes), len(links))
+    ways = [arrow._path_original.vertices.tolist() for arrow in arrows]
+    inset = 0.01  # an arrow touches the border of the boxes that it joins
+    for box in boxes:
+        left, top = box.get_x() + inset, box.get_y() + inset
+        frame = (left, top, left + box.get_width() - 2 * inset, top + box.get_height() - 2 * inset)
+        assert not any(crosses(way, frame) for way in ways)
+    FigureCanvasAgg(made).draw()
+    inches = axes.transData.inverted()
+    words = [text for text in axes.texts if text.get_text() == "add"]
+    assert len(words) > len(links) // 2
+    for word in words:
+        (left, low), (right, top) = inches.transform(word.get_window_extent().get_points())
+        assert not any(crosses(way, (left, min(low, top), right, max(low, top))) for way in ways)
 
 
 def test_a_graph_too_large_for_boxes_is_drawn_as_dots():
@@ -356,7 +419,7 @@ def test_dark_is_the_same_on_dark_ground():
 
 
 def test_wrong_wishes(tmp_path):
-    with pytest.raises(ConfigError, match="there is no theme 'blue': dark, light are"):
+    with pytest.raises(ConfigError, match="there is no theme 'blue': choose one of dark, light"):
         figure(hard_views.heat(), theme="blue")
     with pytest.raises(ConfigError, match=r"must end in \.png, \.svg, \.pdf"):
         save(hard_views.heat(), tmp_path / "a.gif")
@@ -367,7 +430,7 @@ def test_wrong_wishes(tmp_path):
 def test_without_matplotlib(monkeypatch):
     for name in ("matplotlib", "matplotlib.figure"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(MissingExtra, match=r"pip install 'neuraldbg\[plot\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[plot\]'"):
         figure(hard_views.heat())
 
 
@@ -388,3 +451,10 @@ def test_pyplot_stays_unused_and_settings_stay_as_they_are():
 def test_a_moment_out_of_sight_is_left_out():
     made = figure(hard_views.lines(marks=(Mark(5_000, "far away", "failure"),)))
     assert "far away" not in said(made)
+
+
+def test_words_in_a_legend_are_wrapped_and_paths_cut():
+    steps, values = np.arange(9), np.linspace(2.0, 1.0, 9)
+    lines = (Line("mean of loss_real and loss_fake", steps, values), Line("mean of loss_g", steps, values))
+    made = figure(Lines(name="loss", title="Loss", lines=lines, y=Scale("loss")))
+    assert keys(made.axes[0]) == ["mean of loss_real and\nloss_fake", "mean of loss_g"]

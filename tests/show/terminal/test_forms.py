@@ -270,7 +270,7 @@ def test_bins_are_put_together_by_adding():
 
 def test_a_graph_is_read_from_top_to_bottom():
     assert text(graph(), 60) == [
-        "How it came about",
+        "Causal chain",
         "◆ learning rate too high · layer.0 · step 0",
         "│ data flow",
         "● update ratio out of range · layer.1 · step 1",
@@ -289,16 +289,16 @@ def test_the_health_of_layers_is_said_by_signs_and_words():
     found = text(Graph(name="dataflow", title="t", nodes=nodes, links=()))
     assert [line for line in found[1:] if line != "┊"] == [
         "✓ layer0",
-        "! layer1 (bad)",
+        "! layer1 (layer with events)",
         "▶ layer2",
-        "? layer3 (unseen)",
+        "? layer3 (not read)",
     ]
 
 
 def test_a_graph_without_room_keeps_what_is_wrong():
     nodes = tuple(Node(str(i), f"layer{i}", "bad" if i == 40 else "healthy", 0.5, i / 50) for i in range(50))
     found = text(Graph(name="dataflow", title="t", nodes=nodes, links=()), 80, 12)
-    assert "! layer40 (bad)" in found
+    assert "! layer40 (layer with events)" in found
     assert any("of 50 are shown" in line for line in found)
 
 
@@ -330,4 +330,4 @@ def test_no_drawing_library_is_needed():
         [sys.executable, "-c", code], capture_output=True, text=True, encoding="utf-8", check=False, cwd="."
     )
     assert done.returncode == 0, done.stderr
-    assert "How it came about" in done.stdout
+    assert "Causal chain" in done.stdout

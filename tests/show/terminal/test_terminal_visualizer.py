@@ -36,6 +36,12 @@ def test_all_plots_fit_their_size(width, height):
         fits(text, width, height)
 
 
+@pytest.mark.parametrize("value", [0.0, 3.0, -1e238, 1e238, 1e16, 1e300])
+def test_equal_values_of_any_size_are_counted(value):
+    text = neuraldbg.TerminalVisualizer(80, 24).ascii_histogram(np.full(7, value), bins=12, title="g")
+    assert "7 values" in text
+
+
 def test_the_histogram_counts_as_numpy_does():
     values = np.append(RANDOM.standard_normal(1_000), [np.nan, np.inf, -np.inf])
     lines = fits(neuraldbg.TerminalVisualizer(80, 24).ascii_histogram(values, 10), 80, 24)
@@ -100,11 +106,11 @@ def test_tensors_are_taken():
         (lambda draw: draw.ascii_line_plot([1, 2], [1]), "x has 2 values and y 1"),
         (lambda draw: draw.ascii_bar_chart(["a"], [1, 2]), "1 labels and 2 values"),
         (lambda draw: draw.ascii_histogram([1], 0), "cannot have 0 bins"),
-        (lambda draw: draw.ascii_histogram(["a"]), "no real numbers"),
-        (lambda draw: draw.ascii_histogram(["1"]), "no real numbers"),
-        (lambda draw: draw.ascii_histogram([1 + 2j]), "no real numbers"),
-        (lambda draw: draw.ascii_histogram([[1], [1, 2]]), "no real numbers"),
-        (lambda draw: draw.ascii_histogram([-1.7e308, 1.7e308]), "too far apart"),
+        (lambda draw: draw.ascii_histogram(["a"]), "not real numbers"),
+        (lambda draw: draw.ascii_histogram(["1"]), "not real numbers"),
+        (lambda draw: draw.ascii_histogram([1 + 2j]), "not real numbers"),
+        (lambda draw: draw.ascii_histogram([[1], [1, 2]]), "not real numbers"),
+        (lambda draw: draw.ascii_histogram([-1.7e308, 1.7e308]), "too wide for bins"),
         (lambda draw: draw.ascii_heatmap([1, 2]), "1 axes"),
         (lambda draw: neuraldbg.TerminalVisualizer(20, 24), "at least 40 x 8"),
     ],

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from matplotlib.collections import QuadMesh
 from tests.show.made_diagnoses import EXPLODING, HEALTHY, record
 from tests.show.static.figure_layout import texts
 
@@ -21,20 +22,21 @@ from neuraldbg.nouns import (
     Edge,
     Event,
     History,
+    Hypothesis,
     Layer,
     Layout,
     RunRecord,
     Site,
     column,
 )
-from neuraldbg.nouns.histogram import BINS, ZERO, StepHistograms
+from neuraldbg.nouns.histogram import BINS, EDGES, HIGHEST, ZERO, StepHistograms
 from neuraldbg.show.axes.downsample import thinned
 from neuraldbg.show.format.safe_text import counted
 from neuraldbg.show.static.crash import crash_figure
-from neuraldbg.show.static.panels import line_of
+from neuraldbg.show.static.draw import figure as draw
 from neuraldbg.show.views import VIEWS, view
 from neuraldbg.show.views.crash import picture
-from neuraldbg.show.views.moments import guilty_of
+from neuraldbg.show.views.moments import failure_of, guilty_of
 from neuraldbg.show.views.picking import medians
 from neuraldbg.show.views.view import Choice
 
@@ -132,11 +134,9 @@ def test_a_map_reaches_to_the_end_of_the_run():
     ended = replace(run, steps=37)  # it went on with light steps, in which no layer was read
     for name in ("heatmap", "updates"):
         shown = view(name, ended, PLAIN)
-        assert (shown.steps[-1], shown.width[-1]) == (30, 7)
-        assert np.isnan(shown.values[:, -1]).all()
-        assert not shown.nonfinite[:, -1].any()
-        assert "in none of the last 7 either" in " ".join(shown.notes)
-        assert view(name, ended, PLAIN, Choice(last=33)).width[-1] == 4
+        assert (shown.steps[-1], shown.width[-1], shown.end) == (29, 1, 37)
+        assert "30 of 37 steps, to limit the overhead; the last was step 29" in " ".join(shown.notes)
+        assert view(name, ended, PLAIN, Choice(last=33)).end == 34
         assert view(name, ended, PLAIN, Choice(last=20)).steps[-1] == 20
         assert view(name, run, PLAIN).steps[-1] == 29
 
@@ -193,7 +193,7 @@ def test_the_flow_is_that_of_the_step_or_the_last_read_before_it():
     before = int(read[read < unread][-1])
     assert shown.step == before
     assert [bar.name for bar in shown.bars] == [f"step {read[0]}", f"step {before}"]
-    assert f"step {before}, not in step {unread}" in shown.notes[0]
+    assert f"Step {unread} was not read: step {before} is shown" in shown.notes[0]
     for i, layer in enumerate(shown.layers):
         assert shown.bars[1].values[i] == pytest.approx(
             cell(run, "param_grad", layer, "norm", before, before), rel=1e-5, nan_ok=True
@@ -218,7 +218,7 @@ def test_the_flow_finds_the_readings_nearest_to_its_ends_however_far_they_are(se
         for bar, t in zip(shown.bars, (read[:1], read[-1:]), strict=True):
             seen = [r for r in rows if t and tables[t[0], r, column("count")] > 0]
             bad = any(tables[t[0], r, column("nonfinite")] > 0 for r in seen)
-            expected = math.nan if bad or not t else cell(run, "param_grad", layer, "norm", t[0], t[0])
+            expected = math.inf if bad else math.nan if not t else cell(run, "param_grad", layer, "norm", t[0], t[0])
             assert bar.values[i] == pytest.approx(expected, rel=1e-5, nan_ok=True)
 
 
@@ -235,8 +235,8 @@ def test_layers_that_are_not_finite_or_of_another_optimizer_are_said():
     loss, ones = np.ones(6), np.ones((6, 3))
     run = record(("a", "b", "c"), loss, ones, ones, nonfinite_from={"b": 4})
     shown = view("flow", run, PLAIN, Choice(step=5))
-    assert np.isnan(shown.bars[1].values[1])
-    assert "NaN or infinite, and so without a bar, in step 5: b" in shown.notes
+    assert np.isinf(shown.bars[1].values[1])
+    assert "NaN or infinite, and so without a bar: b" in shown.notes
     high = run.history.high.copy()
     for row in run.layout.rows("param_grad", "c"):
         high[::2, row, column("count")] = 0
@@ -246,7 +246,11 @@ def test_layers_that_are_not_finite_or_of_another_optimizer_are_said():
     shown = view("flow", turns, PLAIN, Choice(step=3))
     assert np.isfinite(shown.bars[0].values).all()
     assert np.isfinite(shown.bars[1].values).all()
-    assert any(note.startswith("Of a the last reading before is shown") for note in shown.notes)
+    assert shown.notes == ("Of a the last reading is of step 2",)
+    first = view("flow", turns, PLAIN, Choice(step=0))
+    assert np.isnan(first.bars[0].values[2])
+    assert first.missing == "not read"
+    assert first.notes == ("Not read up to step 0, but later: gradient of the parameters of c",)
 
 
 def test_a_model_that_is_not_finite_has_no_healthy_layer_and_no_living_units():
@@ -258,7 +262,7 @@ def test_a_model_that_is_not_finite_has_no_healthy_layer_and_no_living_units():
     assert {node.role for node in view("dataflow", run, PLAIN).nodes if node.layer} == {"bad"}
     assert "NaN or infinite values from step 2" in view("dataflow", run, PLAIN).nodes[0].detail
     units = view("units", run, PLAIN, Choice(step=39))
-    assert all(np.isnan(bar.values).all() for bar in units.bars)
+    assert not any(np.isfinite(bar.values).any() for bar in units.bars)
     assert "NaN or infinite" in units.notes[0]
     shares = view("heatmap", run, PLAIN, Choice(stat="nonfinite"))
     assert not shares.nonfinite.any()
@@ -295,8 +299,9 @@ def test_open_bins_of_a_histogram_end_where_the_values_do():
     shown = view("distribution", run, PLAIN, Choice(layer="a"))
     assert np.isfinite(shown.edges).all()
     assert (np.diff(shown.edges) > 0).all()
-    assert shown.shares[:, 1] == pytest.approx([0.2, *[0] * (ZERO - 1), 0.5, *[0] * (ZERO - 1), 0.3])
-    assert "all beyond 4.29e+09" in " ".join(shown.notes)
+    assert shown.shares[:, 1] == pytest.approx([0.2, 0.5, 0.3])  # the empty bins around zero are one
+    assert shown.edges[[1, 2]].tolist() == [-(2.0**HIGHEST), 2.0**HIGHEST]
+    assert "everything beyond 4.29e+09" in " ".join(shown.notes)
 
 
 def test_the_flow_without_a_choice_is_that_of_the_failure():
@@ -313,7 +318,9 @@ def test_units_are_shares_in_per_cent():
         shown.bars, (run.layout.rectified, run.layout.bounded), ("dead", "saturated"), strict=True
     ):
         for i, layer in enumerate(shown.layers):
-            expected = cell(run, "activation", layer, stat, 5, 5) if layer in layers else math.nan
+            rows = run.layout.rows("activation", layer)
+            last = max(t for t in range(6) if (run.history.high[t, rows, column("count")] > 0).any())
+            expected = cell(run, "activation", layer, stat, last, last) if layer in layers else math.nan
             assert bar.values[i] == pytest.approx(expected, rel=1e-5, nan_ok=True)
         assert np.isfinite(bar.values).any()
     assert shown.scale.unit == "%"
@@ -353,7 +360,7 @@ def test_a_series_is_that_of_the_record_with_its_range():
     (row,) = run.layout.rows("param_grad", "block1.fc", "weight")
     for values, reduce in ((shown.lines[0].values, "mean"), (shown.lines[0].low, "min"), (shown.lines[0].high, "max")):
         np.testing.assert_array_equal(values, run.series(row, "rms", reduce).values)
-    assert "thinned" in shown.notes[0]
+    assert shown.notes[0] == "Lines are means over several steps; bands span minimum to maximum"
 
 
 def test_only_the_chosen_steps_are_shown():
@@ -369,7 +376,7 @@ def test_the_losses_of_two_optimizers_are_two_lines():
     stream = np.arange(len(run.history)) % 2
     run = replace(run, history=replace(run.history, stream=stream))
     shown = view("loss", run, PLAIN)
-    assert [line.name for line in shown.lines] == ["loss, optimizer 0", "loss, optimizer 1"]
+    assert [line.name for line in shown.lines] == ["loss of optimizer 0", "loss of optimizer 1"]
     assert [line.steps[0] for line in shown.lines] == [0, 1]
 
 
@@ -479,13 +486,61 @@ def test_the_layer_that_was_hit_is_its_own_and_not_the_block_around_it():
     assert found == ("net.0.fc", "net.0.fc2")
 
 
+def test_an_event_that_the_cause_does_not_explain_is_neither_hit_first_nor_the_failure():
+    events = (Event("dead_units", "activation_regime", 260, 371, "enc.3", confidence=0.62),)
+    cause = Hypothesis("mode_collapse", "loss", 0.86, "x", step=0, explains=("loss_plateau",))
+    judged = Diagnosis("suspect", "x", events=events, hypotheses=(cause,))
+    assert guilty_of(judged, {"enc.3", "mu"}) == ((), "")
+    assert failure_of(made(), judged) == (0, "mode collapse, step 0")
+    explained = replace(judged, hypotheses=(replace(cause, explains=("dead_units",)),))
+    assert guilty_of(explained, {"enc.3", "mu"}) == (("enc.3",), "hit first")
+    assert failure_of(made(), explained) == (260, "dead units in enc.3, step 260")
+    of_data = replace(explained, hypotheses=(replace(explained.hypotheses[0], category="data"),))
+    assert guilty_of(of_data, {"enc.3", "mu"}) == ((), "")  # the batch came to all layers
+    spike = replace(judged, events=(*events, Event("loss_spike", "loss", 40, 41)))
+    assert failure_of(made(), spike)[0] == 0  # the run goes on, and its cause is about something else
+    assert failure_of(made(), replace(spike, verdict="failing"))[0] == 40
+
+
+def sparse(*steps, end=20_000):
+    """A run of light steps, of which a few were read."""
+    run = record(("a",), np.ones(end), np.ones((end, 1)), np.ones((end, 1)))
+    table = run.history.mean.copy()
+    table[np.isin(np.arange(end), steps, invert=True)] = 0.0
+    return replace(run, history=replace(run.history, mean=table, low=table, high=table))
+
+
+def test_every_reading_of_a_long_run_is_wide_enough_to_be_seen():
+    """Single readings: two beside each other at a border of columns, one alone, and the last step but one."""
+    steps = (0, 83, 84, 85, 8_192, 19_998)
+    shown = view("heatmap", sparse(*steps), PLAIN)
+    assert np.isfinite(shown.values).all()
+    covered = [any(a <= step < a + w for a, w in zip(shown.steps, shown.width, strict=True)) for step in steps]
+    assert covered == [True] * len(steps)
+    assert np.diff(shown.steps).min() >= 20_000 / 240 / 2
+    axes = draw(shown).axes[0]
+    (cells,) = [part for part in axes.collections if isinstance(part, QuadMesh)]
+    edges, values = cells.get_coordinates()[0, :, 0], np.ma.filled(cells.get_array(), np.nan)[0]
+    wide = np.diff(edges)[np.isfinite(values)]
+    assert len(wide) == len(shown.steps)
+    assert wide.min() >= 20_000 / 480
+    assert edges[-1] >= 19_999.5
+
+
+def test_units_of_a_model_without_bounded_layers_are_only_dead():
+    run = made(light=0.0, thinned=0)
+    names = [bar.name for bar in view("units", run, PLAIN).bars]
+    assert names[0].startswith("dead")
+    assert any(name.startswith("saturated") for name in names) == bool(run.layout.bounded)
+
+
 @pytest.mark.parametrize("name", ["heatmap", "updates"])
 def test_the_note_on_columns_is_of_all_steps_that_the_map_shows(name):
     run = replace(made(light=0.0, thinned=0, rows=300), steps=400)  # the last 100 steps were not read
     shown = view(name, run, PLAIN, Choice(columns=20))
-    assert f"400 steps are put together in columns of about {400 // 20} each" in " ".join(shown.notes)
-    assert shown.width.max() == 100
-    assert set(shown.width[:-1]) == {20}
+    assert f"Each column covers about {400 // 20} of 400 steps" in " ".join(shown.notes)
+    assert set(shown.width) == {20}
+    assert shown.end == 400
 
 
 def pausing(steps=4_000, pause=(1_430, 2_850)):
@@ -509,8 +564,7 @@ def test_a_line_breaks_where_nothing_was_read_for_long():
         few = thinned(line, most)
         assert few.steps[np.isnan(few.values)].tolist() == [1_431]
     told = " ".join(shown.notes)
-    assert "of 4,000 steps no layer was read" in told
-    assert "in none of the last 409 either" in told
+    assert "of 4,000 steps, to limit the overhead; the last was step 3,590" in told
     assert "The last reading" not in told
     some = view("series", run, PLAIN, Choice(layer="a", last=3_800))
     assert "The last reading is of step 3,590" in " ".join(some.notes)
@@ -524,19 +578,18 @@ def test_a_line_breaks_where_nothing_was_read_for_long():
 def test_the_crash_picture_breaks_its_lines_there_too(fell):
     run = pausing()
     shown = picture(run, fell)
-    for curve in shown.gradients:
-        for smooth in (False, True):
-            line = line_of(curve, smooth=smooth)
+    for raw in (1, 10_000):
+        for line in replace(shown, raw=raw).lines(shown.gradients):
             gone = line.steps[np.isnan(line.values)]
             inside = shown.first <= 1_431 <= shown.last
             assert gone.tolist() == ([1_431] if inside else [])
             assert not ((line.steps > 1_431) & (line.steps < 2_850)).any()
 
 
-def test_the_crash_picture_says_that_older_steps_were_thinned():
+def test_the_crash_picture_says_what_points_of_several_steps_are():
     words = [text for text, _ in texts(crash_figure(made(thinned=10), PLAIN))]
-    assert any("Older steps were thinned" in " ".join(text.split()) for text in words)
-    assert not any("thinned" in text for text, _ in texts(crash_figure(made(thinned=0), PLAIN)))
+    assert any("Lines are means over several steps; bands" in " ".join(text.split()) for text in words)
+    assert not any("means" in text for text, _ in texts(crash_figure(made(thinned=0), PLAIN)))
 
 
 def test_a_layer_without_parameters_is_said_to_have_none():
@@ -546,7 +599,7 @@ def test_a_layer_without_parameters_is_said_to_have_none():
     shown = view("distribution", run, PLAIN, Choice(layer="relu"))
     assert shown.empty == "relu has no parameters"
     assert shown.notes == ()
-    assert "nothing finite" in view("distribution", run, PLAIN, Choice(layer="relu", kind="activation")).empty
+    assert "no finite value" in view("distribution", run, PLAIN, Choice(layer="relu", kind="activation")).empty
     assert not view("distribution", run, PLAIN, Choice(layer="block1.fc")).empty
 
 
@@ -559,7 +612,7 @@ def test_units_of_a_run_that_ended_in_nan_are_those_of_its_last_finite_step():
     assert shown.step == 29
     assert shown.title.endswith(", step 29")
     assert np.isfinite(shown.bars[0].values).any()
-    assert any("after it all are NaN or infinite" in note for note in shown.notes)
+    assert any("later readings are NaN or infinite" in note for note in shown.notes)
     assert view("units", run, PLAIN, Choice(step=35)).title.endswith(", step 35")
     healthy = view("units", made(light=0, thinned=0, broken=0), PLAIN)
     assert (healthy.step, healthy.notes) == (39, ())
@@ -567,10 +620,10 @@ def test_units_of_a_run_that_ended_in_nan_are_those_of_its_last_finite_step():
 
 def test_one_step_is_one_step():
     counts = np.zeros((1, BINS), np.int64)
-    counts[0, ZERO] = 1
+    counts[0, np.searchsorted(EDGES, 1.0, side="right") - 1] = 1
     run = record(("a",), np.ones(3), np.ones((3, 1)), np.ones((3, 1)))
     (row,) = run.layout.rows("param_grad", "a")
     run = replace(run, histograms=(StepHistograms.of(1, [row], counts),))
     shown = view("distribution", run, PLAIN, Choice(layer="a"))
-    assert "Histograms were taken in 1 step, of 1 value at most" in " ".join(shown.notes)
+    assert "Histograms of at most 1 value were recorded in 1 step" in " ".join(shown.notes)
     assert [counted(n, "step") for n in (0, 1, 2, 1_200)] == ["0 steps", "1 step", "2 steps", "1,200 steps"]

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from neuraldbg.capture.autograd import output_head
+from neuraldbg.capture.autograd import output_head, shape_moves
 from neuraldbg.capture.autograd.graph_walk import Node, op_name, parents
+from neuraldbg.capture.autograd.loss_weights import weight
 from neuraldbg.capture.autograd.saved_tensors import saved
 from neuraldbg.capture.statistics.operation import sample
-from neuraldbg.raised import let_pass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,6 +43,8 @@ Links = dict[Node, tuple[Node, int]]
 _TERMS = 8
 """Terms of one loss that are described at most."""
 _TARGET_CAP = 65_536
+_MOST_ROWS = 0.5
+"""Share of the predictions from which on the scores are of several positions."""
 
 
 def loss_terms(nodes: list[Node], layers: Marks) -> list[dict[str, Any]]:
@@ -68,15 +70,17 @@ def loss_terms(nodes: list[Node], layers: Marks) -> list[dict[str, Any]]:
 
 def _fused(node: Node, kind: str, nodes: list[Node], layers: Marks, above: Links) -> dict[str, Any]:
     target, given = saved(node, "target"), saved(node, "self")
-    reduction = _REDUCTIONS.get(int(getattr(node, "_saved_reduction", 0)), "none")
+    reduction = own = _REDUCTIONS.get(int(getattr(node, "_saved_reduction", 0)), "none")
     # Each loss may be unreduced, and averaged by the program afterwards.
     if reduction == "none":
         reduction = _outer_reduction(nodes, above, node)
     below = next(parents(node), (None, 0))[0]
     # ``F.cross_entropy`` is a log_softmax and an nll_loss; only without it does the loss's own input matter.
     term: dict[str, Any] = {"kind": kind, "reduction": reduction}
+    below, flattened = _unflattened(below) if kind == "nll" else (below, None)
     if kind == "nll" and below is not None and op_name(below) == "logsoftmax":
         term["kind"] = "cross_entropy"
+        term |= _scattered(below)
         below = next(parents(below), (None, 0))[0]
     elif (kind == "nll" and given is not None) or given is not None:
         term["input"] = _stats(given)
@@ -97,12 +101,51 @@ def _fused(node: Node, kind: str, nodes: list[Node], layers: Marks, above: Links
         term["mass"] = output_head.mass(given)
     # The head and the shapes as the user wrote them: losses expand their operands.
     term |= output_head.describe(node, below, layers, above, nodes[0], target)
+    compared = target if target is not None else given
+    count = compared.numel() if compared is not None else 0
+    term["weight"] = _weight(node, nodes, above, count if own == "mean" else 1)
     shapes = _operands(node, given, target)
     term["operand_shapes"] = shapes[:2]
     term["broadcast"] = _both_grew(shapes)
+    if flattened is not None:
+        term |= {"input_shape": flattened, "target_shape": [flattened[0], *flattened[2:]]}
+        term["operand_shapes"] = [term["input_shape"], term["target_shape"]]
     term["fed_by"], term["layer"] = _feeding(below, layers)
     term["normalised"] = term["chain"][:1] == ["softmax"]
     return term
+
+
+def _weight(node: Node, nodes: list[Node], above: Links, count: int) -> float | None:
+    """Return the derivative of the loss by one of ``count`` elements of which a node gives the mean."""
+    found = weight(node, above, nodes[0])
+    return found / count if found is not None and count else None
+
+
+def _unflattened(below: Node | None) -> tuple[Node | None, list[int] | None]:
+    """Return the node under a loss and None; or, for scores of shape (N, C, T), which ``F.nll_loss`` itself makes
+    (N, C, 1, T), the node before that and its shape.
+    """
+    before = next(parents(below), (None, 0))[0] if below is not None and op_name(below) == "view" else None
+    sizes = shape_moves.shape(before) if before is not None else None
+    made = shape_moves.shape(below) if sizes is not None else None
+    if made is None or sizes is None or len(sizes) == len(made) == 4 or made[:3] != [*sizes[:2], 1]:
+        return below, None
+    return before, sizes
+
+
+def _scattered(softmax: Node) -> dict[str, Any]:
+    """Return the shape that was cut if the scores of one prediction are of several positions of the head, else {}."""
+    found = shape_moves.moves(
+        next(parents(softmax), (None, 0))[0], lambda node: shape_moves.head_axis(node) is not None
+    )
+    if found is None:
+        return {}
+    head, way = found
+    axis, sizes = shape_moves.head_axis(head), shape_moves.shape(head)
+    if axis is None or not sizes:
+        return {}
+    told = shape_moves.scattered(sizes, axis, way, shape_moves.signed(softmax, "dim"))
+    return {"scattered": told[0]} if told is not None and told[1] > _MOST_ROWS else {}
 
 
 def _weights(node: Node) -> dict[str, Any]:
@@ -124,8 +167,8 @@ def _written_out(node: Node, nodes: list[Node], layers: Marks, above: Links) -> 
     if op_name(power) == "mul" and [p for p, _ in parents(power)] != [node, node]:
         return None
     # The shapes of both operands show whether broadcasting made the difference larger than either.
-    out = _shape(node, 0)
-    shapes = [_shape(parent, index) for parent, index in parents(node)]
+    out = shape_moves.shape(node, 0)
+    shapes = [shape_moves.shape(parent, index) for parent, index in parents(node)]
     operands = [shape for shape in shapes if shape is not None]
     if out is None or len(operands) < len(shapes) or not operands:
         return None
@@ -149,6 +192,7 @@ def _written_out(node: Node, nodes: list[Node], layers: Marks, above: Links) -> 
     term["fed_by"], term["layer"] = _feeding(below, layers)
     term["normalised"] = False
     term |= output_head.describe(power, below, layers, above, nodes[0], None)
+    term["weight"] = _weight(power, nodes, above, 1)
     head = _head_result(below)
     if difference is not None and head is not None and head.shape == difference.shape:
         flipped = node.next_functions[0][0] is None  # target - prediction
@@ -172,7 +216,7 @@ def _soft_targets(nodes: list[Node], layers: Marks, above: Links) -> Iterator[di
         if op_name(node) == "logsoftmax":
             result = saved(node, "result")
             below = next(parents(node), (None, 0))[0]
-            shape = list(result.shape) if result is not None else _shape(node, 0) or []
+            shape = list(result.shape) if result is not None else shape_moves.shape(node, 0) or []
             fed_by, layer = _feeding(below, layers)
             found = output_head.describe(node, below, layers, above, nodes[0], None)
             yield {
@@ -284,24 +328,13 @@ def _outer_reduction(nodes: list[Node], above: Links, term: Node | None = None) 
     return next((name for name in map(op_name, nodes) if name in ("mean", "sum")), "none")
 
 
-def _shape(node: Node, index: int) -> list[int] | None:
-    metadata = getattr(node, "_input_metadata", None)
-    if metadata is None or index >= len(metadata):
-        return None
-    try:
-        return [int(size) for size in metadata[index].shape]
-    except (AttributeError, TypeError, RuntimeError) as error:
-        let_pass(error, "reading losses and facts")
-        return None
-
-
 def _operands(node: Node, given: Tensor | None, target: Tensor | None) -> list[list[int]]:
     """Return the shapes as the user wrote them: an expanded axis has stride 0, or an Expand node before it."""
     shapes = []
     below = next(parents(node), (None, 0))
     if below[0] is not None and op_name(below[0]) == "expand":
         deeper = next(parents(below[0]), None)
-        shape = _shape(*deeper) if deeper is not None else None
+        shape = shape_moves.shape(*deeper) if deeper is not None else None
         if shape is not None:
             shapes.append(shape)
     elif given is not None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.capture.autograd.graph_walk import Marks
 
-_SHAPES = frozenset(
+SHAPES = frozenset(
     [
         "view", "reshape", "t", "transpose", "permute", "unsqueeze", "squeeze", "expand", "slice", "select", "clone",
         "alias", "unsafeview", "asstrided", "tocopy", "to", "split", "splitwithsizes", "chunk", "unbind", "narrow",
@@ -29,7 +29,7 @@ _SHAPES = frozenset(
 _WEIGHTS = frozenset(["addmm", "convolution", "mkldnnlinear", "linear", "addmv", "addbmm", "mkldnnconvolution"])
 """Operations of a layer with weights, at which a chain ends."""
 _LONG = 12
-_LINEAR = frozenset(["add", "mean", "sum", "nansum", *_SHAPES])
+_LINEAR = frozenset(["add", "mean", "sum", "nansum", *SHAPES])
 """Operations between a term and the root that keep its sign."""
 _ROWS = 256
 _COLUMNS = 16
@@ -51,7 +51,7 @@ def chain(node: Node | None, layers: Marks) -> tuple[list[str], Node | None, boo
         name = op_name(node)
         if name in _WEIGHTS or (name in ("mm", "add", "bmm") and _owned(node, layers)):
             return names, first, True
-        if name not in _SHAPES:
+        if name not in SHAPES:
             names.append(name.removeprefix("safe"))
             first = first if first is not None else node
         node = next(parents(node), (None, 0))[0]
@@ -117,11 +117,11 @@ def _factor(node: Node, place: int) -> int:
         return 1 if other > 0 else -1 if other < 0 else 0
     if not is_a(other, Tensor) or other.numel() == 0 or other.requires_grad or other.is_complex():
         return 1 if op_name(node) == "div" and other is None and len(node.next_functions) == 1 else 0
-    low, high = torch.aminmax(_some(other).float())
+    low, high = torch.aminmax(some_of(other).float())
     return 1 if float(low) >= 0 and float(high) > 0 else -1 if float(high) <= 0 and float(low) < 0 else 0
 
 
-def _some(x: Tensor) -> Tensor:
+def some_of(x: Tensor) -> Tensor:
     """Return about ``_CAP`` elements of a tensor at most, evenly spread."""
     flat = x.detach().reshape(-1) if x.is_contiguous() or x.numel() <= _CAP else x.detach()[:1].reshape(-1)
     return spread(flat, _CAP)
@@ -176,7 +176,7 @@ def describe(
         dim = int(getattr(first, "_saved_dim", -1))
         dim = dim - (1 << 64) if dim >= 1 << 63 else dim
         term["softmax_width"] = int(result.shape[dim])
-        sums = _some(result.sum(dim)).double()
+        sums = some_of(result.sum(dim)).double()
         term["softmax_axis_last"] = dim % result.dim() in (1, result.dim() - 1)
         term["rows_sum"] = [float(sums.min()), float(sums.max())] if sums.numel() else []
     if names and target is not None and names[0] in BOUNDS and target.is_floating_point() and target.numel():
@@ -187,7 +187,7 @@ def describe(
 def outside(target: Tensor, name: str) -> float:
     """Return the share of the targets that an operation cannot return."""
     low, high = BOUNDS[name]
-    some = _some(target)
+    some = some_of(target)
     return float(((some < low - _SLACK) | (some > high + _SLACK)).double().mean())
 
 
@@ -214,7 +214,7 @@ def mask(node: Node, above: dict[Node, tuple[Node, int]], shape: list[int]) -> T
             other = saved(node, "other") if place == 0 else saved(node, "self")
             if other is not None and other.dim() and other.numel() == _numel(shape):
                 return other
-        elif name not in _SHAPES and name not in ("neg", "add", "div"):
+        elif name not in SHAPES and name not in ("neg", "add", "div"):
             return None
     return None
 

@@ -58,7 +58,7 @@ class Regions:
         """Record the begin of a region in this thread."""
         with self._lock, self._doubting():
             self.entered += 1
-            self._open.setdefault(threading.get_ident(), []).append(_number())
+            self._open.setdefault(threading.get_ident(), []).append(next_number())
 
     @contextlib.contextmanager
     def _doubting(self) -> Iterator[None]:
@@ -93,7 +93,7 @@ class Regions:
                 del self._open[threading.get_ident()]
             at = bisect_right(self._first, first)
             self._first.insert(at, first)
-            self._last.insert(at, max(_number(), self._last[at - 1] if at else 0))
+            self._last.insert(at, max(next_number(), self._last[at - 1] if at else 0))
             if len(self._first) > _REGIONS:
                 del self._first[1], self._last[0]
 
@@ -152,7 +152,7 @@ def saved(node: Node | None, name: str) -> Tensor | None:
     return tensor_memory.readable(value)
 
 
-def _number() -> int:
+def next_number() -> int:
     """Return the number of the next node of this thread, 0 if torch does not report it."""
     tell = getattr(torch._C._autograd, "_get_sequence_nr", None)  # noqa: SLF001
     return int(tell()) if tell is not None else 0

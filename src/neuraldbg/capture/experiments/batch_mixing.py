@@ -46,7 +46,7 @@ def run(bench: Bench) -> dict[str, Any] | None:
         return None
     # A graph mixes its rows by design, and so does an output that differs from call to call.
     if _graph(bench, n):
-        raise Unfit("it is given a graph, which mixes its nodes by design")
+        raise Unfit("its input is a graph, which mixes its nodes by design")
     watch = _Axes(bench.module, n)
     with watch:
         base = _rows(bench.call(), n)
@@ -57,7 +57,7 @@ def run(bench: Bench) -> dict[str, Any] | None:
         raise Unfit("its output is not reproducible")
     # Three samples: a recurrence over the batch changes only later rows.
     moved: dict[int, list[int]] = {}
-    strength, place = 0.0, None
+    strength, first_hit = 0.0, None
     for j in sorted({0, n // 2, n - 1}):
         k = _other(bench, j, n)
         if k is None:
@@ -65,10 +65,12 @@ def run(bench: Bench) -> dict[str, Any] | None:
         change = functools.partial(_exchanged, j=j, k=k, n=n)
         moved[j], effect = _effect(base, _rows(bench.call(change), n), j)
         strength = max(strength, effect)
-        if moved[j] and place is None:
-            place = meeting(bench, change, j, n)
+        if moved[j] and first_hit is None:
+            first_hit = change, j
     if not moved:
         return None
+    # Last, since it takes the most time, and what was found so far does not need it.
+    place = meeting(bench, *first_hit, n) if first_hit is not None else None
     return {
         "rows": n,
         "mixed": any(moved.values()),
@@ -234,7 +236,7 @@ def _why(bench: Bench, first: Tensor, n: int, batch_first: str) -> str:
     if ids is not None and padded(ids) is not None and padded(ids.T) is None:
         return "the rows end in padding of different lengths, so axis 1 is time"
     if batch_first:
-        return f"{batch_first} is told that the batch comes first (batch_first=True)"
+        return f"{batch_first} has batch_first=True"
     return ""
 
 

@@ -2,18 +2,20 @@
 
 Tried only if the targets are the inputs shifted by one, so that no position may depend on later ones; a bidirectional
 encoder has other targets. Every token after a position is exchanged, and no output up to the position may change. If
-one does, the first layer whose output changes is named.
+one does, the tokens of every other sample alone are exchanged: outputs of the samples between that change then are no
+leak of the future, but samples that are mixed. Else the first layer whose output changes is named.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from neuraldbg.capture.experiments.experiment import Bench, Experiment
+from neuraldbg.capture.experiments.experiment import Bench, Experiment, Target
+from neuraldbg.capture.experiments.sample_mixing import meeting
 from neuraldbg.capture.guest.module_tree import add_hook, walk
 from neuraldbg.capture.guest.purity import Unfit
 from neuraldbg.capture.statistics.nested_tensors import leaves
@@ -40,7 +42,7 @@ def run(bench: Bench) -> dict[str, Any] | None:
     found = _sequence(bench)
     if found is None:
         return None
-    leaf, ids, keep, time_first = found
+    leaf, ids, keep, time_first, target = found
     n, length = ids.shape
     at = length // 2
     used = keep[:, : at + 1]
@@ -52,32 +54,74 @@ def run(bench: Bench) -> dict[str, Any] | None:
     if torch.equal(other, later):
         return None
 
-    # Only the ids change; other inputs, such as a mask, stay.
-    def change(name: str, x: Tensor) -> Tensor:
-        if name != leaf:
-            return x
-        put = torch.cat([ids[:, : at + 1], other], 1).to(x.dtype)
-        return put.T.contiguous() if time_first else put
-
-    form = _Form(n, length, time_first)
+    form = _Form(n, length, time_first, target)
+    swap = _Exchange(leaf, ids, torch.cat([ids[:, : at + 1], other], 1), time_first, slice(None))
     with _Trail(bench.module, form) as trail:
         before = bench.call()
         seen = trail.take()
-        after = bench.call(change)
+        after = bench.call(swap)
         moved_at = trail.first_moved(seen, at, used)
     # The outputs decide; the layers only say where the change begins.
-    share = _share(before, after, form, at, used)
+    share = _share(bench, before, after, form, used)
     if share is None:
         return None
     leaks = share > 0
+    across = leaks and _across(bench, swap, before, form, used)
+    named = moved_at if leaks and not across else None
     return {
         "leaks": leaks,
         "length": int(length),
         "at": int(at),
         "share": share,
-        "layer": (moved_at[0] or None) if leaks and moved_at else None,
-        "type": moved_at[1] if leaks and moved_at else "",
+        "layer": (named[0] or None) if named else None,
+        "type": named[1] if named else "",
+        "across": across,
+        "place": _meets(bench, swap, n) if across else None,
     }
+
+
+@dataclass(frozen=True)
+class _Exchange:
+    """A change of the arguments: other ids for some samples. Other inputs, such as a mask, stay."""
+
+    leaf: str
+    ids: Tensor
+    """The ids as they are, shape (N, T)."""
+    other: Tensor
+    """The ids that replace them."""
+    time_first: bool
+    """True if the model is given (T, N)."""
+    rows: slice
+    """The samples whose ids are replaced."""
+
+    def __call__(self, name: str, x: Tensor) -> Tensor:
+        if name != self.leaf:
+            return x
+        put = self.ids.clone()
+        put[self.rows] = self.other[self.rows]
+        return (put.T.contiguous() if self.time_first else put).to(x.dtype)
+
+
+def _across(bench: Bench, swap: _Exchange, before: Outputs, form: _Form, used: Tensor) -> bool:
+    """Return True if later tokens of every other sample change outputs up to the position for the samples between."""
+    odd = torch.zeros_like(used)
+    odd[1::2] = used[1::2]
+    if form.n < 2 or not bool(odd.any()):
+        return False
+    try:
+        after = bench.call(replace(swap, rows=slice(0, None, 2)))
+    except Unfit:  # no time is left: what is known by now stays
+        return False
+    return bool(_share(bench, before, after, form, odd))
+
+
+def _meets(bench: Bench, swap: _Exchange, n: int) -> dict[str, Any] | None:
+    """Return the place where samples mix, found by other ids for one of them."""
+    rolled = replace(swap, other=swap.ids.roll(1, 0))
+    for j in sorted({0, n // 2, n - 1}):
+        if not torch.equal(rolled.other[j], rolled.ids[j]):
+            return meeting(bench, replace(rolled, rows=slice(j, j + 1)), j, n)
+    return None
 
 
 def shifted(ids: Tensor, target: Tensor) -> Tensor | None:
@@ -104,8 +148,10 @@ def shifted(ids: Tensor, target: Tensor) -> Tensor | None:
     return None
 
 
-Found = tuple[str, Tensor, Tensor, bool]
-"""(name of the argument, its ids as (N, T), positions that count, True if they were given as (T, N))."""
+Outputs = list[tuple[str, Tensor]]
+"""The outputs of a pass, as ``Bench.call`` returns them."""
+Found = tuple[str, Tensor, Tensor, bool, Target]
+"""(name of the argument, its ids as (N, T), positions that count, True if they were given as (T, N), the targets)."""
 
 
 def _sequence(bench: Bench) -> Found | None:
@@ -118,7 +164,7 @@ def _sequence(bench: Bench) -> Found | None:
     for name, x in bench.inputs():
         if x.is_floating_point() or x.dtype is torch.bool or x.dim() != 2 or min(x.shape) < 1:
             continue
-        one = next((one for t in bench.targets if (one := _matched(name, x, t.value)) is not None), None)
+        one = next((one for t in bench.targets if (one := _matched(name, x, t)) is not None), None)
         if one is not None:
             found.append(one)
     inputs = [one for one in found if not any(word in one[0] for word in _LABELS)] or found
@@ -126,27 +172,40 @@ def _sequence(bench: Bench) -> Found | None:
     return inputs[-1] if inputs else None
 
 
-def _matched(name: str, x: Tensor, target: Tensor | None) -> Found | None:
+def _matched(name: str, x: Tensor, of: Target) -> Found | None:
     """Compare ids with a target, along axis 1 and then along axis 0, where modules of torch expect time."""
+    target = of.value
     if target is None:
         return None
     if x.shape[1] >= _SHORT and (keep := shifted(x, target)) is not None:
-        return name, x, keep, False
+        return name, x, keep, False, of
     length, n = x.shape
     if length < _SHORT or target.numel() not in (length * n, (length - 1) * n):
         return None
     turned = x.T.contiguous()
     keep = shifted(turned, target.reshape(-1, n).T)
-    return (name, turned, keep, True) if keep is not None else None
+    return (name, turned, keep, True, of) if keep is not None else None
 
 
 @dataclass(frozen=True)
 class _Form:
-    """The number of samples and positions of a batch, and which axis comes first."""
+    """The number of samples and positions of a batch, which axis comes first, and the targets."""
 
     n: int
     length: int
     time_first: bool
+    target: Target
+
+    def as_read(self, bench: Bench, name: str, output: Tensor) -> Tensor | None:
+        """Return the scores in the order in which the loss pairs them with the ids, shape (N, T, C), or (N, T - 1, C)
+        where the last token has no next one; None if the way from the output to the loss is not known.
+        """
+        rows = self.target.scores(bench.model, name, output)
+        if rows is None or len(rows) % self.n:
+            return None
+        if self.time_first:
+            return rows.reshape(-1, self.n, rows.shape[1]).transpose(0, 1)
+        return rows.reshape(self.n, -1, rows.shape[1])
 
 
 def _by_position(x: Tensor, form: _Form) -> Tensor | None:
@@ -179,13 +238,23 @@ def _changes(a: Tensor, b: Tensor, at: int, used: Tensor) -> tuple[float, float,
     return float(before.max()), float(after.max()), float(hit.sum()) / max(1, int(used.sum()))
 
 
-def _share(before: Any, after: Any, form: _Form, at: int, used: Tensor) -> float | None:
-    """Return the share of positions up to the cut that changed, None if no output belongs to positions."""
+def _share(bench: Bench, before: Outputs, after: Outputs, form: _Form, used: Tensor) -> float | None:
+    """Return the share of positions up to the cut that changed, None if no output belongs to positions.
+
+    Axes of one size, and a loss that is given the output in another order, deceive an eye that sees shapes alone: where
+    the way to the loss is known, outputs must have changed in its order as well.
+    """
     best: float | None = None
-    for (_, a), (_, b) in zip(before, after, strict=True):
+    at = used.shape[1] - 1
+    for (name, a), (_, b) in zip(before, after, strict=True):
         x, y = _by_position(a, form), _by_position(b, form)
-        if x is not None and y is not None and x.shape == y.shape and bool(y.isfinite().all()):
-            best = max(best or 0.0, _changes(x, y, at, used)[2])
+        if x is None or y is None or x.shape != y.shape or not bool(y.isfinite().all()):
+            continue
+        share = _changes(x, y, at, used)[2]
+        read, again = form.as_read(bench, name, a), form.as_read(bench, name, b)
+        if read is not None and again is not None and read.shape[1] > at + 1:
+            share = min(share, _changes(read, again, at, used)[2])
+        best = max(best or 0.0, share)
     return best
 
 
@@ -248,4 +317,4 @@ class _Trail:
         return None
 
 
-EXPERIMENT = Experiment("causality", run, forwards=2)
+EXPERIMENT = Experiment("causality", run, forwards=3)

@@ -11,6 +11,7 @@ import copy
 import enum
 import functools
 import random
+import sys
 import types
 import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -45,11 +46,19 @@ COPIES = ("__deepcopy__", "__reduce__", "__reduce_ex__", "__getstate__", "__sets
 """Methods by which a class customises its copies."""
 TENSORS = (Tensor, nn.Parameter, nn.Buffer)
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), type(Ellipsis), range, slice, torch.dtype, torch.device,
           torch.Size, torch.layout, torch.memory_format, np.generic, np.dtype, enum.Enum, weakref.ref)  # fmt: skip
 _CODE = (types.FunctionType, types.BuiltinFunctionType)
 _DICTS = (dict, OrderedDict, Counter)
+
+
+def _is_generator(kind: type) -> bool:
+    """Return True for a type of generators of random numbers. Those of numpy count if the program has loaded them: the
+    package takes longer to import than the rest of this folder.
+    """
+    numpy = sys.modules.get("numpy.random")
+    theirs = () if numpy is None else (numpy.Generator, numpy.RandomState)
+    return kind in (torch.Generator, random.Random, *theirs)
 
 
 def copied(root: nn.Module, elements: int) -> nn.Module:
@@ -86,7 +95,7 @@ class _Copier:
         if is_a(value, _PLAIN):
             return _shared(value)
         if len(self._memo) > NODES:
-            raise Unfit("it is entangled with too much else")
+            raise Unfit("it refers to too many other objects")
         if issubclass(kind, (Tensor, np.ndarray)):
             return self._numbers(value)
         if issubclass(kind, nn.Module):
@@ -114,7 +123,7 @@ class _Copier:
         if type(value) is Tensor and attributes(value):
             raise Unfit("it keeps a tensor with attributes of its own")
         if not tensor_memory.stored(value):
-            raise Unfit("it holds tensors whose memory was given back or cannot be read")
+            raise Unfit("it holds tensors whose memory was freed or cannot be read")
         self._count(value.numel())
         return copy.deepcopy(value, self._memo)
 
@@ -183,7 +192,7 @@ class _Copier:
     def _object(self, value: Any) -> Any:
         """Return a copy of an object that consists of its attributes, or of a trusted one that copies itself."""
         kind = type(value)
-        if kind in _GENERATORS or _copies_itself(value):
+        if _is_generator(kind) or _copies_itself(value):
             return copy.deepcopy(value)
         if any(class_member(kind, name) is not members(object).get(name) for name in COPIES):
             raise Unfit(f"it holds a {kind_name(kind)}, which copies itself in its own way")

@@ -10,6 +10,7 @@ number generators are restored.
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
 import sys
 import types
@@ -163,6 +164,29 @@ class Target:
     shape: tuple[int, ...]
     value: Tensor | None = None
     """A copy, None if the target is large."""
+    output: str = ""
+    """Model and name of the output that it is compared with, as ``output_name`` writes them; empty if not known."""
+    way: tuple[Callable[[Tensor], Tensor], ...] = ()
+    """The changes of shape from that output to the scores (N, C, ...) of the loss."""
+
+    def scores(self, model: str, name: str, output: Tensor) -> Tensor | None:
+        """Return the scores of a loss of classes in the order of its targets, shape (positions, C), made of an output
+        of the copy; None if the target is not compared with that output.
+        """
+        if self.output != output_name(model, name) or self.value is None:
+            return None
+        try:
+            made = functools.reduce(lambda x, move: move(x), self.way, output)
+        except RuntimeError as error:  # the copy gave another shape
+            let_pass(error, "making an experiment")
+            return None
+        rows = made.movedim(1, -1).flatten(0, -2) if made.dim() > 1 else made[None]
+        return rows if len(rows) == self.value.numel() else None
+
+
+def output_name(model: str, name: str) -> str:
+    """Return the name of one output of one model."""
+    return f"{model}:{name}"
 
 
 def rebuilt(value: Any, put: Callable[[str, Tensor], Tensor], name: str = "", depth: int = 0) -> Any:
@@ -214,16 +238,12 @@ def _seed(seed: int) -> None:
 
 
 @contextlib.contextmanager
-def undisturbed() -> Iterator[None]:
-    """Restore in the end the states of the random number generators of Python, numpy and torch; show no warning; keep
-    the caches of autocast and of ``parametrize.cached`` unchanged: a copy has the same key there as its original
-    module. ``torch.set_default_device`` applies to a copy as it does to the program.
-    """
+def generators_restored() -> Iterator[None]:
+    """Restore in the end the states of the random number generators of Python, numpy and torch."""
     numpy = sys.modules.get("numpy.random")
     python, legacy = random.getstate(), numpy.get_state() if numpy is not None else None
     cpu = torch.random.get_rng_state()
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
-    caches = torch.is_autocast_cache_enabled()
     with contextlib.ExitStack() as after:  # each is restored, though a signal handler may raise at any of them
         if cuda is not None:
             after.callback(torch.cuda.set_rng_state_all, cuda)
@@ -231,6 +251,17 @@ def undisturbed() -> Iterator[None]:
         if numpy is not None:
             after.callback(numpy.set_state, legacy)
         after.callback(random.setstate, python)
+        yield
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Restore in the end the states of the random number generators; show no warning; keep the caches of autocast and
+    of ``parametrize.cached`` unchanged: a copy has the same key there as its original module.
+    ``torch.set_default_device`` applies to a copy as it does to the program.
+    """
+    caches = torch.is_autocast_cache_enabled()
+    with generators_restored(), contextlib.ExitStack() as after:
         after.callback(torch.set_autocast_cache_enabled, caches)
         torch.set_autocast_cache_enabled(False)
         after.callback(_set_parametrized, *_set_parametrized(0, {}))

@@ -26,11 +26,13 @@ Native code is optional at install (``kernel/module.c`` and a header for each pa
 - ``own_hooks.py``: hooks on modules that are in no pickle and no copy
 - ``dynamo_skip.py``: keeps Dynamo from compiling our functions
 - ``program_objects.py``, ``module_tree.py``: objects, modules and optimizers read without running the program's code
+- ``frame_variables.py``: the variables of a running frame, read so that none lives longer
 - ``tensor_memory.py``: the predicate before every reading of a tensor
 - ``tensor_kinds.py``: tensor subclasses, and contexts without ``__torch_function__`` and modes
 - ``weak_references.py``: references to modules and tensors that keep none of them alive
 - ``live_objects.py``: optimizers and iterators found among all objects of the process
 - ``own_code.py``, ``purity.py``: tests for code that an experiment may run a second time
 - ``other_threads.py``: the test for other threads that only wait
+- ``source_trace.py``: the lines that compute a loss and create layers, read from the user's source
 - ``user_code.py``: the line of the user's code that runs now
 """

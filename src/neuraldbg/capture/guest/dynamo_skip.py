@@ -31,6 +31,8 @@ _BELOW = (_PACKAGE + "cli" + os.sep, _PACKAGE + "runner" + os.sep)
 """Folders of ``neuraldbg run``, which is below the whole program on the stack."""
 _passed_through: dict[int, CodeType] = {}
 """Code of functions that call the program's, by identity: comparing code objects is slow."""
+_waiting: dict[int, CodeType] = {}
+"""Code of functions that wait for a person, by identity."""
 
 
 def passed_through(function: F) -> F:
@@ -42,13 +44,19 @@ def passed_through(function: F) -> F:
     return function
 
 
+def waits(function: Callable[..., Any]) -> None:
+    """Mark a function that waits for a person, or runs what the person typed: it may do so for hours."""
+    code = function.__code__
+    _waiting[id(code)] = code
+
+
 def at_work(frame: FrameType | None) -> bool:
     """Return True if a frame, or one that called it, runs code of ours that is not marked by ``passed_through``: it may
-    hold a lock, or be about to write what it has read.
+    hold a lock, or be about to write what it has read. Code that ``waits`` is called where a question may be answered.
     """
     while frame is not None and not frame.f_code.co_filename.startswith(_BELOW):
         if frame.f_code.co_filename.startswith(_PACKAGE) and id(frame.f_code) not in _passed_through:
-            return True
+            return id(frame.f_code) not in _waiting
         frame = frame.f_back
     return False
 

@@ -57,6 +57,8 @@ class Tally:
         """Seconds by kind of work."""
         self.inside = False
         """True while our code runs, so that nested calls are not timed twice."""
+        self.began = 0.0
+        """Clock at which the code that is running now began."""
         self.strict = bool(os.environ.get("NEURALDBG_STRICT"))
         tell_mishaps(self)
         self.clock = np.zeros(2)
@@ -75,6 +77,11 @@ class Tally:
         self._spent[0] = 0.0
         self.seconds += spent
         self.parts["layers"] = self.parts.get("layers", 0.0) + spent
+
+    def spent(self, clock: float) -> float:
+        """Return the seconds that were spent until ``clock``, also by native hooks and by the code that runs now."""
+        self.collect()
+        return self.seconds + (max(0.0, clock - self.began) if self.inside else 0.0)
 
     @property
     def errors(self) -> int:
@@ -220,33 +227,36 @@ class HasTally(Protocol):
 
 
 _PARTS = {
-    "read": "layers",
-    "read_first_units": "layers",
-    "_observe_grad": "layers",
-    "enter": "calls of models",
-    "leave": "calls of models",
-    "look": "calls of models",
-    "settle": "light steps",
-    "commit": "calls of models",
-    "before": "losses and facts",
-    "after": "losses and facts",
-    "_begins": "parameters and gradients",
-    "_ends": "parameters and gradients",
-    "_evaluated": "parameters and gradients",
+    "layers": "layers",
+    "loop.models": "calls of models",
+    "loop.backward": "losses and facts",
+    "loop.optimizers": "parameters and gradients",
+    "readers": "losses and facts",
+    "capture": "light steps",
 }
-"""Kind of work by method name, for the breakdown of the time."""
+"""Kind of work by room or module of ``capture``, for the breakdown of the time and for errors; the longest name that
+fits counts. All else is _WATCHING."""
 
 _FOLLOWED = ("calls of models", "light steps")
 _WATCHING = "following the training"
+
+_CAPTURE = __name__.partition(".guest")[0]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S", bound=HasTally)
 
 
+def _part_of(module: str) -> str:
+    """Return the kind of work that a module of ``capture`` does, in the words of the diagnosis."""
+    place = module.removeprefix(f"{_CAPTURE}.")
+    fitting = [name for name in _PARTS if f"{place}.".startswith(f"{name}.")]
+    return _PARTS[max(fitting, key=len)] if fitting else _WATCHING
+
+
 def guarded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R | None]:
     """Time a method that user code triggers, and keep its errors away from the user. TrainingHalted passes."""
-    part = _PARTS.get(method.__name__, method.__name__)
+    part = _part_of(method.__module__)
     doing = f"following {part}" if part in _FOLLOWED else f"reading {part}" if part in _PARTS.values() else _WATCHING
 
     @functools.wraps(method)
@@ -257,6 +267,8 @@ def guarded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P
         try:
             # Operations of our own must not reach a __torch_function__ or a mode of the program.
             tally.inside = True
+            if outermost:
+                tally.began = began
             with unheard():
                 return method(self, *args, **kwargs)
         except TrainingHalted:

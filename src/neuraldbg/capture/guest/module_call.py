@@ -142,7 +142,8 @@ def _in_place(models: Any, switch: Any, told: Any, tally: Any, failure: tuple[st
                 try:
                     probe.arrives(self, args)
                 except RecursionError:
-                    tally.first, tally.failed[what] = tally.first or deep, tally.failed.get(what, 0) + 1
+                    if probe.reads:
+                        tally.first, tally.failed[what] = tally.first or deep, tally.failed.get(what, 0) + 1
             if self._compiled_call_impl is not None:
                 output = self._compiled_call_impl(*args, **kwargs)
             else:
@@ -153,7 +154,8 @@ def _in_place(models: Any, switch: Any, told: Any, tally: Any, failure: tuple[st
             if begun:
                 ends(output)
         except RecursionError:
-            tally.first, tally.failed[what] = tally.first or deep, tally.failed.get(what, 0) + 1
+            if begun or probe.reads:
+                tally.first, tally.failed[what] = tally.first or deep, tally.failed.get(what, 0) + 1
         return output
 
     return _wrapped_call_impl

@@ -26,6 +26,19 @@ _numbers = itertools.count(_OURS)
 _ordered: Callable[[Any], Any] = OrderedDict.__reduce__
 
 
+class LeftOut:
+    """The base of our hooks on modules: a copy or a pickle of one does nothing, and needs none of our code, so that
+    models stay copyable and loadable.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A callable of the standard library that accepts anything.
+        return (getattr, (contextlib.nullcontext(), "__exit__"))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return contextlib.nullcontext().__exit__
+
+
 class OwnHook:
     """A handle of one hook of ours in a module's dictionary of hooks."""
 
@@ -86,8 +99,11 @@ _SET = _Set()
 @contextlib.contextmanager
 def numbers_apart() -> Iterator[None]:
     """Give hooks that are registered in this context ids of our own range."""
-    theirs, RemovableHandle.next_id = RemovableHandle.next_id, next(_numbers)
+    first = next(_numbers)
+    theirs, RemovableHandle.next_id = RemovableHandle.next_id, first
     try:
         yield
     finally:
-        RemovableHandle.next_id = theirs
+        taken, RemovableHandle.next_id = RemovableHandle.next_id - first, theirs
+        for _ in range(taken - 1):  # two hooks with one number in one dictionary would replace each other
+            next(_numbers)

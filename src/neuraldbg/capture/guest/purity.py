@@ -115,7 +115,7 @@ class _Look:
     def work(self) -> None:
         while self.queue:
             if len(self.seen) > _CODES:
-                raise Unfit("too much code stands behind it")
+                raise Unfit("it runs too much code to check")
             self._function(*self.queue.pop())
 
     def value(self, value: Any, name: str, kind: type | None = None) -> None:

@@ -183,7 +183,7 @@ def why_not(x: object) -> str:
     if is_sharded(x):
         if is_addend(x):
             return "are DTensors whose sum over the ranks is still to be made"
-        return "are DTensors whose parts are no ordinary tensors, or whose memory was given back"
+        return "are DTensors whose parts are no ordinary tensors, or whose memory was freed"
     if type(x) not in ORDINARY or not is_a(x, Tensor):
         return f"are of the class {name_of(x)}"
     if wrapped(x):
@@ -195,7 +195,7 @@ def why_not(x: object) -> str:
     if x._is_zerotensor():  # noqa: SLF001 (no public name)
         return "are zero tensors, which have no memory"
     if not present(x):
-        return "had given their memory back, or it cannot be read"
+        return "had no memory any more, or it cannot be read"
     return f"are of the dtype {dtype_of(x)}".replace("torch.", "")
 
 
@@ -215,6 +215,17 @@ class Unread:
         """Count a tensor that was not ``readable``: a parameter, gradient, output or loss, by its name."""
         places = self._places.setdefault((kind, why_not(x)), {})
         places[place] = places.get(place, 0) + 1
+
+    def take_back(self, kind: str, x: object, place: str) -> None:
+        """Count a tensor once less: it will be read again in the same step."""
+        key = (kind, why_not(x))
+        places = self._places.get(key, {})
+        if places.get(place, 0) > 1:
+            places[place] -= 1
+        else:
+            places.pop(place, None)
+        if not places:
+            self._places.pop(key, None)
 
     def times(self, kind: str) -> int:
         """Return the number of times that tensors of one kind were not read."""

@@ -41,7 +41,7 @@ def user_place() -> Place | None:
         if frame is None:
             return None
         file = frame.f_code.co_filename
-        if not _foreign(file):
+        if not foreign(file):
             return Place(file, frame.f_lineno, linecache.getline(file, frame.f_lineno, frame.f_globals).strip()[:160])
         frame = frame.f_back
     return None
@@ -56,7 +56,13 @@ def running(code: CodeType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _foreign(file: str) -> bool:
+def is_users(file: str) -> bool:
+    """Return True if a file is the user's own code: no library, and not generated."""
+    return not foreign(file)
+
+
+def foreign(file: str) -> bool:
+    """Return True for a file of Python's library, of an installed package or of this one."""
     # "<frozen runpy>", "<string>" of a dataclass; a notebook cell has a name of its own and a source
     return (
         file.startswith(_LIBRARIES) or "site-packages" in file or file.startswith(("<frozen", "<string>", "<__array"))

@@ -13,6 +13,8 @@ compiled no module carries a hook: the replacement of ``Module.__call__`` calls 
 
 - ``hook_manager.py``: attaches probes to a model, and sets and removes hooks
 - ``layer_hook.py``: the forward hook of one module, and the rows of its outputs
+- ``layer_lines.py``: the lines of the user's code that create layers
+- ``layer_moments.py``: the moments of a layer, for hooks of the user
 - ``layer_names.py``: paths without wrappers, a model's variable name, a layer's settings
 - ``snapshots.py``: copies of whole tensors, on request
 """

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from neuraldbg.arguments import several
 from neuraldbg.capture.compiled.recompile import anything_compiled, asked_to_compile, is_compiled
 from neuraldbg.capture.compiled.traced_hook import Edge
 from neuraldbg.capture.guest.guard import Tally, guarded
@@ -24,7 +25,7 @@ from neuraldbg.capture.guest.module_tree import (
     walk,
 )
 from neuraldbg.capture.guest.own_hooks import OwnHook, numbers_apart
-from neuraldbg.capture.guest.program_objects import class_member, is_a, name_of, note_closed
+from neuraldbg.capture.guest.program_objects import class_member, is_a, name_of, note_closed, package_of
 from neuraldbg.capture.guest.tensor_kinds import silently
 from neuraldbg.capture.guest.weak_references import Modules
 from neuraldbg.capture.layers.layer_hook import Probe, Several, Told, Visit, inert
@@ -32,7 +33,7 @@ from neuraldbg.capture.layers.layer_names import layer_of, strip, wraps
 from neuraldbg.capture.layers.read_state import ReadState
 from neuraldbg.capture.statistics import operation
 from neuraldbg.config import CaptureSettings
-from neuraldbg.errors import AttachError
+from neuraldbg.errors import AttachError, ConfigError
 from neuraldbg.nouns import Layer, Site, column
 
 if TYPE_CHECKING:
@@ -40,12 +41,14 @@ if TYPE_CHECKING:
 
     from torch.utils.hooks import RemovableHandle
 
+    from neuraldbg.capture.layers.layer_calls import LayerCalls
+
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 DEFAULT_LAYERS = (nn.Linear, nn.Conv2d, nn.LayerNorm, nn.Embedding)
 """Layer types that a HookManager used alone reports, as Neural Observer's does."""
 _FUSED = (nn.TransformerEncoderLayer, nn.TransformerEncoder)
 _UNITS_EVERY = 4
-"""Steps between two readings of unit activity, after the first window of steps."""
+"""Steps of the run for one reading of unit activity at most, after the first window of steps."""
 
 
 class HookManager(ReadState):
@@ -84,8 +87,14 @@ class HookManager(ReadState):
         self.modules = Modules(lambda key: direct.pop(key, None))
         self.fused = self.scripted = False
         """True if a layer has a fused path that hooks switch off (``fused``), or is of TorchScript (``scripted``)."""
+        self.on_layer: list[Callable[[str, nn.Module], None]] = []
+        """Called with path and module of each layer that is attached, containers included; None if not needed."""
         self._handles: list[OwnHook | RemovableHandle] = []
         self._edges: list[_Placed] = []
+        if layers is not None and not all(isinstance(kind, type) for kind in several(layers)):
+            raise ConfigError(
+                f"layers: give types of modules, such as (torch.nn.Linear,), or None for all, not {layers}"
+            )
         self._report = layers
         self._param_grads = param_grads
         self._attached: list[weakref.ref[nn.Module]] = []
@@ -95,10 +104,18 @@ class HookManager(ReadState):
         self._compiles = False
         self.hooked = False
         """True once modules of the program have had hooks of ours."""
+        self.around: LayerCalls | None = None
+        """The functions around the calls of all layers, None if there are none."""
 
     @silently
     def attach(self, model: nn.Module, prefix: str = "", name: str = "") -> HookManager:
-        """Hook every layer of a model. Raises AttachError if it is attached already or is not a module."""
+        """Hook every layer of a model, and return this manager. ``prefix`` is put before the paths of its layers.
+
+        Raises AttachError if the model is attached already or is not a module.
+
+        >>> observer = HookManager(log_every=10).attach(model)
+        >>> observer.detach()
+        """
         if not is_a(model, nn.Module):
             message = f"expected a torch.nn.Module, got {name_of(model)}"
             raise AttachError(message)
@@ -181,6 +198,8 @@ class HookManager(ReadState):
     def _stop_listening(self) -> None:
         self.direct.clear()
         self._listens = False
+        if self.around is not None:
+            self.around.put()
 
     def _take_edges_off(self) -> None:
         for edge in self._edges:
@@ -201,8 +220,12 @@ class HookManager(ReadState):
         if not self._listens:
             self._lifted = self._listens = True
             self._take_edges_off()
+            if self.around is not None:
+                self.around.lift()
             for path, probe in self.probes.items():
                 self._hear(path, probe)
+            if self.around is not None:
+                self.around.put()
         return False
 
     def _hear(self, path: str, probe: Probe) -> None:
@@ -282,7 +305,10 @@ class HookManager(ReadState):
 
     @silently
     def detach(self) -> None:
-        """Remove every hook that this manager has set."""
+        """Remove every hook that this manager has set. It may be attached again.
+
+        >>> HookManager().attach(model).detach()
+        """
         for handle in self._handles:
             handle.remove()
         self._take_edges_off()
@@ -295,11 +321,23 @@ class HookManager(ReadState):
     def begin_step(self, step: int) -> None:
         """Decide which readings a full step of a session has."""
         self.active = self.sampled = step % self.settings.every == 0
-        self.reads_units = step < self.settings.window or step % _UNITS_EVERY == 0
+        # Full steps are rare later: then the units of each are read, until a share of all steps has been.
+        spare = step // _UNITS_EVERY + self.settings.window
+        self.reads_units = self.active and self._units_read < spare
+        self._units_read += self.reads_units
         self.binned = self.settings.histograms and self.table.binning.begin(step)
 
     def reset_step(self) -> None:
-        """Begin a step, clearing all readings."""
+        """Begin a step, clearing all readings.
+
+        >>> observer = HookManager().attach(model)
+        >>> observer.reset_step()
+        >>> loss = loss_fn(model(inputs[0]), inputs[0].sum(dim=1, keepdim=True))
+        >>> loss.backward()
+        >>> list(observer.grad_norms)
+        ['0', '2']
+        >>> observer.detach()
+        """
         self.table.begin()
         self.passes += 1
         self.step += 1
@@ -336,6 +374,8 @@ class HookManager(ReadState):
             return
         self.layers[path] = layer_of(path, module, model)
         self.modules[path] = module
+        for told in self.on_layer:
+            told(path, module)
         self.fused |= is_a(module, _FUSED)
         self.scripted |= is_a(module, torch.jit.ScriptModule)
         if is_a(module, _CONTAINERS) or (not path and children(module)):
@@ -383,7 +423,7 @@ class HookManager(ReadState):
         for module in modules(root) if is_a(root, nn.Module) else ():
             stores = (own(module).get(name) for name in ("_forward_hooks", "_forward_pre_hooks"))
             for hooks in (store for store in stores if is_a(store, dict)):  # the program may swap the dictionaries
-                mine = [key for key, hook in hooks.items() if type(hook) in (Probe, Edge) or inert(hook)]
+                mine = [key for key, hook in hooks.items() if package_of(type(hook)) == "neuraldbg" or inert(hook)]
                 if mine:
                     lifted.append((hooks, dict(hooks)))
                 for key in mine:
@@ -396,8 +436,17 @@ class HookManager(ReadState):
                 hooks.update(before)
 
     def never_fired(self) -> list[str]:
-        """Return the hooked layers that have not been called."""
+        """Return the hooked layers that have not been called, or only without gradients."""
         return [path for path in list(self.probes) if path not in self.called]
+
+    def note_without_grad(self, module: nn.Module) -> None:
+        """Record that a module was called without gradients, where nothing is read."""
+        self.without_grad.update((path, None) for path, one in list(self.modules.items()) if one is module)
+
+    def only_without_grad(self, paths: list[str]) -> list[str]:
+        """Return those of some layers that are within a module that was called without gradients."""
+        outer = list(self.without_grad)
+        return [p for p in paths if any(not o or p == o or p.startswith(f"{o}.") for o in outer)]
 
 
 class _Placed:

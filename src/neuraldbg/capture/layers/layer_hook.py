@@ -14,6 +14,7 @@ from neuraldbg.capture.compiled import traced_hook
 from neuraldbg.capture.guest import tensor_memory
 from neuraldbg.capture.guest.guard import Tally, guarded, hook_of
 from neuraldbg.capture.guest.native import native, set_hook
+from neuraldbg.capture.guest.own_hooks import LeftOut
 from neuraldbg.capture.guest.program_objects import is_a
 from neuraldbg.capture.guest.tensor_kinds import node_of
 from neuraldbg.capture.statistics import layer_types, operation
@@ -74,6 +75,7 @@ Told: TypeAlias = "Probe | Several | Visit"
 class Several:
     """Calls all probes of a module that is a part of several models."""
 
+    reads: ClassVar[bool] = True
     arrives: Callable[[nn.Module, Any], None] | None = None
 
     def __init__(self, *probes: Probe) -> None:
@@ -94,22 +96,38 @@ class Visit:
         module: nn.Module,
         arrives: Callable[[nn.Module, Any], None],
         leaves: Callable[[nn.Module, Any, Any], None],
+        *,
+        aside: bool = False,
     ) -> None:
         self._direct, self._key, self._arrives, self._leaves = direct, id(module), arrives, leaves
+        self._aside = aside
         self._inner = direct.get(self._key)
         direct[self._key] = self
+
+    @property
+    def reads(self) -> bool:
+        """False if the functions are no reader's and there is no probe below: nothing is unread if they cannot run."""
+        return self._inner is not None and self._inner.reads if self._aside else True
 
     def arrives(self, module: nn.Module, args: Any) -> None:
         """Call the reader before the module's call."""
         if self._inner is not None and self._inner.arrives is not None:
             self._inner.arrives(module, args)
-        self._arrives(module, args)
+        try:
+            self._arrives(module, args)
+        except RecursionError:
+            if not self._aside:
+                raise
 
     def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
         """Call the reader after the module's call."""
         if self._inner is not None:
             self._inner(module, args, output)
-        self._leaves(module, args, output)
+        try:
+            self._leaves(module, args, output)
+        except RecursionError:
+            if not self._aside:
+                raise
 
     def remove(self) -> None:
         """Stop calling the reader."""
@@ -125,10 +143,12 @@ class Visit:
             above = above._inner  # noqa: SLF001
 
 
-class Probe:
-    """The forward hook of one module. A copy or a pickle of it does nothing, so models stay copyable and loadable."""
+class Probe(LeftOut):
+    """The forward hook of one module."""
 
     unseen: ClassVar[bool] = True
+    reads: ClassVar[bool] = True
+    """True if a reading is lost where a call is nested so deeply that there is no room for it."""
     arrives: Callable[[nn.Module, Any], None] | None = None
     """Called before the module's call if outputs are read without hooks, None if not needed."""
 
@@ -185,14 +205,6 @@ class Probe:
         if self.counts_units and owner.reads_units:
             self.read_first_units(module, output)
         return True
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # A saved or deep-copied model must not need this package: a callable of the standard library that accepts
-        # anything.
-        return (getattr, (contextlib.nullcontext(), "__exit__"))
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return contextlib.nullcontext().__exit__
 
     @property
     def tally(self) -> Tally:
@@ -285,7 +297,7 @@ class Probe:
             return
         units = self.owner.table.units
         units.add(row, x.shape[axis], self.owner.step)
-        units.observe(row, x, axis, self.cap)
+        units.observe(row, x, axis)
 
     def refine(self, following: Iterable[str]) -> None:
         """Limit unit activity to layers before a rectifier, and count saturation before a functional

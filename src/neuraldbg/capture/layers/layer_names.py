@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
-from typing import TYPE_CHECKING
+from types import BuiltinFunctionType, FunctionType
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 from torch.jit import ScriptModule
 
-from neuraldbg.capture.guest.module_tree import children, has_parameters, modules, own, own_parameters, parameters
-from neuraldbg.capture.guest.program_objects import attributes, is_a, items, name_of, package_of
-from neuraldbg.nouns import Layer
+from neuraldbg.capture.guest.frame_variables import variables_of
+from neuraldbg.capture.guest.module_tree import children, has_parameters, modules, own, own_parameters, parameters, walk
+from neuraldbg.capture.guest.program_objects import attributes, bases, is_a, items, members, name_of, package_of
+from neuraldbg.nouns import Layer, Layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,35 +20,13 @@ if TYPE_CHECKING:
 
 _INNER = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
 _WRAPPERS = _INNER | {"module"}
-_SETTINGS = (
-    "in_features",
-    "out_features",
-    "in_channels",
-    "out_channels",
-    "kernel_size",
-    "stride",
-    "groups",
-    "num_features",
-    "normalized_shape",
-    "num_embeddings",
-    "embedding_dim",
-    "input_size",
-    "hidden_size",
-    "num_layers",
-    "num_heads",
-    "p",
-    "dropout",
-    "eps",
-    "momentum",
-    "track_running_stats",
-    "negative_slope",
-    "inplace",
-    "dim",
-    "bias",
-)
-_OURS_ALONE = 3
-"""References to a frame's dictionary of variables if only we hold it: the frame's, ours, and getrefcount's own."""
+_SETTINGS = ("p", "dropout", "eps", "momentum", "num_heads", "dim", "inplace", "bias", "out_features")
+"""Names under which layers of other libraries keep a setting that no argument of their constructor has."""
 _PLAIN = (bool, int, float, str)
+_MOST_SETTINGS = 32
+"""Largest number of settings of one layer that are kept."""
+_LONGEST = 64
+"""Largest number of characters of a setting: longer texts are data."""
 _FRAMES = 24
 _ATTRIBUTES = 256
 
@@ -72,17 +51,52 @@ def strip(path: str) -> str:
 
 def layer_of(path: str, module: nn.Module, model: str) -> Layer:
     """Return the description of a module: type, settings, names of its own parameters."""
-    settings: dict[str, float | str | bool] = {}
-    held = own(module)
-    for name in [name for name in _SETTINGS if name in held]:
-        value = held[name]
-        if type(value) in _PLAIN:
-            settings[name] = value
-        elif type(value) in (tuple, list) and value and all(type(v) is int for v in value):
-            settings[name] = "x".join(str(v) for v in value)
     params = tuple(name for name, _ in own_parameters(module))
     kind = str(module.original_name) if is_a(module, ScriptModule) else name_of(module)
-    return Layer(path, kind, model, not children(module), params, settings)
+    return Layer(path, kind, model, not children(module), params, _settings(module, kind))
+
+
+def _settings(module: nn.Module, kind: str) -> dict[str, float | str | bool]:
+    """Return the arguments of a module's constructor that it keeps under their own names, as plain values."""
+    held = own(module)
+    found: dict[str, float | str | bool] = {}
+    for name in dict.fromkeys((*_arguments(type(module)), *_SETTINGS)):
+        value = _plain(held.get(name, module))
+        if value is not None and value != kind and len(found) < _MOST_SETTINGS:  # an LSTM keeps mode="LSTM"
+            found[name] = value
+    return found
+
+
+def _arguments(kind: type) -> Iterator[str]:
+    """Yield the names of the arguments of a class's constructor and those of its bases, below ``nn.Module``."""
+    for base in bases(kind):
+        if base is nn.Module:
+            return
+        made = members(base).get("__init__")
+        if type(made) is FunctionType:
+            code = made.__code__
+            yield from code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+
+
+def _plain(value: Any) -> float | str | bool | None:
+    """Return a setting as a plain value: sizes as ``3x3``, a function by its name, None as a word. Return None for any
+    other value.
+    """
+    if value is None:
+        return "None"
+    if type(value) in (tuple, list) and value and all(v is None or type(v) in _PLAIN for v in value):
+        value = "x".join(str(v) for v in value)
+    elif type(value) in (FunctionType, BuiltinFunctionType):
+        value = value.__name__
+    long = type(value) is str and len(value) > _LONGEST
+    return value if type(value) in _PLAIN and not long else None
+
+
+def layout_of(model: nn.Module) -> Layout:
+    """Return the layers of a model that was not called yet, in the order of its modules, without sites."""
+    name = name_of(wraps(model))
+    found = ((strip(path) or name, module) for path, module in walk(wraps(model)))
+    return Layout(tuple(layer_of(path, module, name) for path, module in found))
 
 
 def find_root(module: nn.Module) -> tuple[nn.Module, str, bool]:
@@ -115,7 +129,7 @@ def known_as(module: nn.Module) -> list[str]:
         if frame is None:
             break
         if _package(frame) not in ("torch", "neuraldbg"):
-            for name, value in [*_locals(frame), *list(items(frame.f_globals))]:
+            for name, value in [*variables_of(frame), *list(items(frame.f_globals))]:
                 if value is module:
                     found.setdefault(name)
                 elif not is_a(value, type):
@@ -148,7 +162,7 @@ def _variables() -> Iterator[tuple[object, str, nn.Module]]:
     seen_globals: set[int] = set()
     while frame is not None and depth < _FRAMES:
         if _package(frame) not in ("torch", "neuraldbg"):
-            for name, value in _locals(frame):
+            for name, value in variables_of(frame):
                 if is_a(value, nn.Module):
                     yield depth, name, value
                 elif name == "self":
@@ -159,23 +173,6 @@ def _variables() -> Iterator[tuple[object, str, nn.Module]]:
                 yield from ((id(frame.f_globals), n, v) for n, v in module_level)
         frame = frame.f_back
         depth += 1
-
-
-def _locals(frame: FrameType) -> list[tuple[str, object]]:
-    """Return a frame's variables, without keeping them alive.
-
-    Before Python 3.13, reading ``f_locals`` of a function makes a dictionary that the frame keeps until it ends: in a
-    ``main()`` that trains for days, that would hold the first batch, graph and optimizer. It is emptied unless other
-    code holds it (a ``locals()`` that the program stored) or a debugger will write it back.
-    """
-    held = frame.f_locals
-    if type(held) is not dict and frame.f_code.co_flags & inspect.CO_OPTIMIZED == 0:
-        return list(items(held))  # of a class body: a mapping that a metaclass has made
-    found = list(held.items())
-    if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-        if sys.gettrace() is None and sys.getrefcount(held) <= _OURS_ALONE:
-            held.clear()
-    return found
 
 
 def _attributes(value: object) -> Iterator[tuple[str, nn.Module]]:

@@ -45,6 +45,8 @@ class ReadState:
         """True if activations are read in this step."""
         self.reads_units = True
         """True if unit activity is read in this step."""
+        self._units_read = 0
+        """Number of steps in which unit activity was read."""
         self.binned = False
         """True if this step has histograms, which native code does not count."""
         self.thread: int | None = None
@@ -60,6 +62,8 @@ class ReadState:
         """Called with each call of a layer in this pass, None if no reader needs them."""
         self.called: dict[str, None] = {}
         """Paths of the layers that were called, in order of first call."""
+        self.without_grad: dict[str, None] = {}
+        """Paths of the modules that the program called without gradients."""
 
     def here(self) -> bool:
         """Return True if tensors that the current thread computes are read."""

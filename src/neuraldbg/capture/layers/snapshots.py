@@ -5,7 +5,6 @@ Off unless layers are named by pattern, since copies without bound make a tool u
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import fnmatch
 from collections import OrderedDict
@@ -15,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from neuraldbg.arguments import positive, texts
 from neuraldbg.capture.guest import tensor_memory
 from neuraldbg.capture.guest.guard import hook_of
 from neuraldbg.capture.guest.module_tree import add_hook, hookable, walk
 from neuraldbg.capture.guest.native import set_hook
+from neuraldbg.capture.guest.own_hooks import LeftOut
 from neuraldbg.capture.guest.program_objects import name_of
 from neuraldbg.capture.guest.tensor_kinds import node_of, unheard
 from neuraldbg.capture.layers.layer_names import strip, wraps
@@ -53,8 +54,8 @@ class Snapshots:
     """The snapshots of layers that match one of the patterns (``fnmatch``: ``layers.*.attention``)."""
 
     def __init__(self, patterns: Sequence[str], budget: int, now: Callable[[], int]) -> None:
-        self.patterns = tuple(patterns)
-        self.budget = budget
+        self.patterns = texts(patterns, "snapshots")
+        self.budget = positive(budget, "snapshot_bytes")
         self._now = now
         self._held: OrderedDict[tuple[int, str], Snapshot] = OrderedDict()
         self._handles: list[OwnHook] = []
@@ -110,8 +111,8 @@ class Snapshots:
             held -= oldest.bytes
 
 
-class _Taker:
-    """The forward hook of one layer; a copy or pickle of it does nothing."""
+class _Taker(LeftOut):
+    """The forward hook of one layer."""
 
     def __init__(self, owner: Snapshots, path: str) -> None:
         self.owner, self.path = owner, path
@@ -120,12 +121,6 @@ class _Taker:
         if not torch.compiler.is_compiling() and torch.is_grad_enabled():
             with unheard():
                 self.owner.take(self.path, args, output)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (getattr, (contextlib.nullcontext(), "__exit__"))
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return contextlib.nullcontext().__exit__
 
 
 def _first(value: Any) -> Tensor | None:

@@ -68,6 +68,9 @@ class Losses:
         """(value, loss scale) of each backward pass of this step that reached a watched model."""
         self.asides: list[Kept] = []
         """(value, loss scale) of each ``autograd.grad``: a gradient penalty, or all if a loop sets ``.grad`` itself."""
+        self.divided_by: dict[int, int] = {}
+        """Number of micro-batches by which the program divides each loss, by stream; those that do not are left out. A
+        step's loss is delivered as the mean of the losses before that division."""
         self.edges: dict[tuple[str, str], Edge] = {}
         self.terms: dict[str, Any] | None = None
         """The LOSS fact of this step without its stream, None if no graph was read."""
@@ -246,12 +249,13 @@ class Losses:
         """Number of backward passes of this step that reached a watched model."""
         return len(self.kept())
 
-    def loss(self, *, closure: bool) -> tuple[float, int] | None:
-        """Return the step's loss and the number of its losses that were not finite; None if there was none.
+    def loss(self, *, closure: bool, stream: int) -> float | None:
+        """Return the step's loss as it will be delivered, None if there was none.
 
         Micro-batches are averaged; of a closure's evaluations the first counts, made with the step's own weights.
         """
-        return mean_loss(self.kept(), closure=closure)
+        found = mean_loss(self.kept(), closure=closure)
+        return None if found is None else found[0] * self.divided_by.get(stream, 1)
 
     def kept(self) -> list[Kept]:
         """Return the losses of the step so far."""
@@ -311,9 +315,9 @@ class Losses:
             terms = loss_terms(found.loss_nodes, nodes)
             names = list(dict.fromkeys(op_name(node) for node in found.loss_nodes))
             self.terms = {"ops": names[:24], "terms": terms}
-            divergence = gaussian_kl(found.loss_nodes)
+            divergence, weight = gaussian_kl(found.loss_nodes)
             if divergence:
-                self.terms["gaussian_kl"] = divergence
+                self.terms |= {"gaussian_kl": divergence, "kl_weight": weight}
             self._risky[signature] = self._watch_operands(node, found.risky)
         for name, path, row in self._risky.get(signature, ()):
             operand = _operand(node, name, path)

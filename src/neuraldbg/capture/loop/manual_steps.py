@@ -4,6 +4,9 @@ A manual step is detected by the weights: if the program has no optimizer of tor
 weights have changed, a step is over. The check runs when a model is called, before a backward pass, and for a question,
 on a few weights: identity, count of in-place changes, some values. Two checks of the same kind are compared: within
 ``functional_call`` a model holds other tensors than before the backward.
+
+All weights are read before the first backward pass of such a step, so that they are those before the update. In the
+first step it is not known yet who updates: an optimizer of torch that begins a step drops that reading for its own.
 """
 
 from __future__ import annotations
@@ -19,7 +22,9 @@ from neuraldbg.capture.guest.live_objects import made
 from neuraldbg.capture.guest.module_tree import own
 from neuraldbg.capture.guest.native import native
 from neuraldbg.capture.guest.program_objects import is_a, item
+from neuraldbg.capture.loop.optimizer_stream import place
 from neuraldbg.capture.parameters.batched_reads import plain
+from neuraldbg.capture.parameters.stale_gradients import ALWAYS_CHECKED, CHECK_EVERY, stale_share
 from neuraldbg.capture.parameters.weight_samples import elements
 from neuraldbg.capture.statistics import operation
 
@@ -49,6 +54,8 @@ class Unhooked:
         self._by_hand: bool | None = None
         self._off = False
         """True if manual steps are not searched: the program reports its steps, or has an optimizer of torch."""
+        self._reported = False
+        """True once the program has reported the end of a manual step."""
         self._seen: dict[bool, Mark] = {}
         """State of the weights when first checked in this step, at a call of a model (True) and elsewhere."""
         self._backward = False
@@ -60,8 +67,8 @@ class Unhooked:
         self._slots: dict[str, list[Slot]] = {}
         self._known = 0
         """Count of changes of the layers at the time the weights were chosen."""
-        self._read = False
-        """True if weights and gradients of this step were read, after a backward pass."""
+        self._left: tuple[int, tuple[int, int] | None] = -1, None
+        """(step, address and version of the first gradient) after the newest backward pass that was read."""
 
     @property
     def tally(self) -> Tally:
@@ -74,7 +81,11 @@ class Unhooked:
         """Return True if weights were updated manually since a backward pass: the step is over, and the update is read.
         ``calling`` is True at a call of a model, ``asked`` for a question.
         """
-        if self._off or self.scene.optimizers.streams:
+        if self.scene.optimizers.streams:
+            return False
+        if self._off:
+            if calling and self._reported:  # a program without backward passes changes its weights after the call
+                self._read_ahead()
             return False
         # One check is enough in a light step.
         once = self._by_call and not calling and not self.scene.switch.in_full_step()
@@ -99,8 +110,8 @@ class Unhooked:
         replaced = any(a[:1] != b[:1] for name in moved for a, b in zip(before[name], now[name], strict=False))
         if replaced:  # kept samples are of tensors that were not updated
             self.scene.params.forget_samples()
-        elif self._read and self.scene.switch.in_full_step():
-            self.scene.params.read_after(list(self.scene.optimizers.watched.values()))
+        elif self.scene.switch.in_full_step():
+            self._read_update()
         self._anchor, self._by_call = self._anchor or moved, calling
         self.scene.by_hand = True
         self._begin()
@@ -109,29 +120,74 @@ class Unhooked:
 
     def _begin(self) -> None:
         self._seen.clear()
-        self._backward = self._read = False
+        self._backward = False
+        self.scene.params.ahead = []
 
-    def before_backward(self) -> None:
-        """Record that a backward pass begins."""
-        self._backward = True
+    def _read_update(self) -> None:
+        """Read the changes made by the step, if its weights were read before."""
+        ahead = self.scene.params.ahead
+        if ahead:
+            self.scene.optimizers.watched.update({w.key: w for w in ahead})
+            self.scene.params.read_after(ahead)
+
+    def before_backward(self, *, accumulates: bool) -> None:
+        """Read the weights before the first backward pass of a step; gradients accumulate in the leaves or not."""
+        first, self._backward = not self._backward, True
+        if self.scene.optimizers.streams:
+            return
+        if self._reported and self._by_hand is False and False not in self._seen:
+            self._seen[False] = self._weights()
+        self._read_ahead()
+        if first and accumulates:
+            self._check_cleared()
+
+    @guarded
+    def _read_ahead(self) -> None:
+        """Read the weights while they are still those of the step before. In the first step this is done for any loop:
+        not to know its initial weights is worse than to read them twice.
+        """
+        scene = self.scene
+        if scene.params.ahead or scene.optimizers.streams or not scene.switch.in_full_step():
+            return
+        if scene.by_hand or scene.step == 0:
+            scene.params.refresh()
+            scene.params.read_ahead([w for w in scene.params.by_id.values() if w.ref.requires_grad])
+
+    @guarded
+    def _check_cleared(self) -> None:
+        """Check for gradients left from the step before. A program that has changed them since uses them itself."""
+        scene, (at, left) = self.scene, self._left
+        if at != scene.step - 1 or not (scene.step < ALWAYS_CHECKED or scene.step % CHECK_EVERY == 0):
+            return
+        models: dict[str, list[Tensor]] = {}
+        for w in scene.params.ahead:
+            models.setdefault(w.model, []).append(w.ref)
+        if models:
+            kept = left is not None and place([w.ref for w in scene.params.ahead]) == left
+            # Of two models that are stepped in turn, the second is cleared later.
+            scene.scalars["stale_grad"] = min(map(stale_share, models.values())) if kept else 0.0
 
     @guarded
     def after_backward(self) -> None:
-        """Read weights and gradients of a loop that is known to update manually: it may clear gradients at once."""
+        """Read the gradients of a loop that is known to update manually: it may clear them at once."""
         scene = self.scene
-        if not scene.by_hand or self._off or scene.optimizers.streams or not scene.switch.in_full_step():
+        if not scene.by_hand or scene.optimizers.streams or not scene.switch.in_full_step():
             return
-        scene.params.refresh()
-        watched = [w for w in scene.params.by_id.values() if w.ref.requires_grad]
-        if all(w.ref.grad is None for w in watched):  # torch.autograd.grad, or tensors that no module holds
-            return
-        scene.optimizers.watched.update({w.key: w for w in watched})
-        now, before = self._weights(), self._seen.get(False, {})
-        if now.keys() == before.keys() and not any(_differ(before[name], now[name]) for name in now):
-            scene.params.read_before(watched, again=self._read)
-            self._read = True
-        else:  # hooks of the program have updated the weights within the backward pass
-            scene.params.read_gradients(watched, again=self._read)
+        self._read_gradients()
+
+    @guarded
+    def after_clip(self) -> None:
+        """Read gradients of which the norm was clipped."""
+        scene = self.scene
+        if scene.by_hand and scene.params.graded and not scene.optimizers.streams and scene.switch.in_full_step():
+            self._read_gradients()
+
+    def _read_gradients(self) -> None:
+        """Read the gradients, again if they were read in this step before."""
+        self._left = self.scene.step, place([w.ref for w in self.scene.params.ahead])
+        ahead = self.scene.params.ahead
+        if any(w.ref.grad is not None for w in ahead):  # none for torch.autograd.grad
+            self.scene.params.read_gradients(ahead, again=self.scene.params.graded)
 
     def _weights(self) -> Mark:
         """Return the state of some weights of each model."""
@@ -155,24 +211,36 @@ class Unhooked:
     # -- steps that the program tells of ------------------------------------------------------------------------
 
     def ends(self) -> bool:
-        """Handle the program's report that a step is over. Return True if no hook has seen the step, which is then read
-        here.
+        """Handle the program's report that a step is over. Return True if no hook has seen the step, whose update is
+        then read here.
 
-        If there is an optimizer of torch, its steps count: the program may report every micro-batch.
+        If an optimizer of torch steps, its steps count: the program may report every micro-batch. Before it has ever
+        stepped, a report counts if the weights have changed.
         """
         scene = self.scene
-        if not (scene.losses.backwards or scene.models.forwards) or self._has_optimizer():
+        if scene.optimizers.streams or not (scene.losses.backwards or scene.models.forwards):
             return False
-        self._off = True
+        if self._has_optimizer() and not self._changed():
+            return False
+        self._off = self._reported = True
+        scene.by_hand = True
         if scene.switch.in_full_step():
-            params, optimizers = scene.params, scene.optimizers
-            for w in params.by_id.values():
-                optimizers.watched[w.key] = w
-            watched = list(optimizers.watched.values())
-            params.read_after(watched)
-            params.read_before(watched, again=self._read)
-        self._read = False
+            self._read_reported()
+        self._begin()
         return True
+
+    @guarded
+    def _changed(self) -> bool:
+        """Return True if weights have changed since the first check in this step."""
+        before, now = self._seen.get(False) or self._seen.get(True) or {}, self._weights()
+        self._reported = True  # from now on the weights are checked in each step
+        return any(_differ(before.get(name), weights) for name, weights in now.items())
+
+    @guarded
+    def _read_reported(self) -> None:
+        if not self.scene.params.graded:  # the first step, whose gradients were not read after the backward pass
+            self._read_gradients()
+        self._read_update()
 
     # -- none at all --------------------------------------------------------------------------------------------
 

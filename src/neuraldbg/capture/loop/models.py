@@ -6,6 +6,7 @@ A pass counts as training once a backward pass has reached its output. Evaluatio
 
 from __future__ import annotations
 
+import sys
 import weakref
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from neuraldbg.capture.layers.layer_names import find_root, wraps
 from neuraldbg.capture.loop import program_facts
 from neuraldbg.capture.loop.forward_pass import Model, Pass
 from neuraldbg.capture.loop.moments import Call
+from neuraldbg.capture.loop.refused_ids import counted
 from neuraldbg.capture.statistics import operation
 from neuraldbg.capture.statistics.nested_tensors import leaves
 from neuraldbg.errors import AttachError
@@ -95,9 +97,15 @@ class Models:
         """The newest pass's model and BATCH fact, None if the batch is not described in this step."""
         self.describe = False
         self._of: Identities[nn.Module, Model | None] = Identities()
+        self._without_grad: Identities[nn.Module, bool] = Identities()
+        """Modules that were called without gradients."""
         self._input_rows: dict[tuple[str, str], int | None] = {}
         self.inside = False
         """True while the followed thread is in a call of a watched model."""
+        self.tell_broken: Callable[[], None] | None = None
+        """Called when an outermost call has raised."""
+        self.refused: dict[str, Any] | None = None
+        """The REFUSED_IDS fact, None if no embedding refused any."""
         self._seen: CallSeen | None = None
         """The newest call of the current light step, None if there is none."""
 
@@ -166,9 +174,17 @@ class Models:
 
     def broken_off(self) -> None:
         """Drop an outermost call that raised: it may be out of memory, and the program tries again."""
+        if self.tell_broken is not None:
+            self.tell_broken()
         self.light.forget()
         self._call = self._current = self._seen = None
         self.owner.claiming = False
+        self._read_error()
+
+    @guarded
+    def _read_error(self) -> None:
+        """Keep the ids that an embedding refused."""
+        self.refused = counted(self.refused, sys.exc_info()[1], self.params)
 
     @guarded
     def enter(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
@@ -200,6 +216,9 @@ class Models:
         if not torch.is_grad_enabled():
             self.evals += first
             hooks.active = False
+            if module not in self._without_grad:
+                self._without_grad.add(module)
+                hooks.note_without_grad(wraps(module))
             self._begin_call(Call(model, module, args, kwargs, False, True, first))
             return True
         # A call with gradients opens a step, whether or not a backward pass will reach it.

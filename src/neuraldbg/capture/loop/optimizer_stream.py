@@ -14,6 +14,8 @@ from neuraldbg.capture.guest.weak_references import TensorRef
 from neuraldbg.capture.parameters.usual_norm import Usual
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from torch import Tensor
     from torch.optim.optimizer import Optimizer
 
@@ -82,6 +84,13 @@ class Stream:
         """True until the optimizer object has finished a step."""
         self.fact: dict[str, Any] | None = None
         """The OPTIMIZER fact of the current step, None if facts are not read."""
+
+    def holds(self, resting: Mapping[int, Mapping[int, int]]) -> dict[int, float]:
+        """Return the rates of its tensors, by identity; of those ``resting`` only if it stepped since, when it had
+        as many steps as stand there by its number.
+        """
+        rates = self.rates.now()
+        return {key: rate for key, rate in rates.items() if self.steps > resting.get(key, {}).get(self.index, -1)}
 
     def tensors(self) -> list[Tensor]:
         """Return all tensors of its groups, empty once the optimizer is gone."""

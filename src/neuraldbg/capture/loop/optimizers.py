@@ -31,12 +31,12 @@ from neuraldbg.capture.loop import program_facts
 from neuraldbg.capture.loop.moments import Backward
 from neuraldbg.capture.loop.optimizer_stream import Rates, Stream, place
 from neuraldbg.capture.parameters.gradient_norm import Norm
-from neuraldbg.capture.parameters.stale_gradients import stale_share
+from neuraldbg.capture.parameters.stale_gradients import ALWAYS_CHECKED, CHECK_EVERY, stale_share
 from neuraldbg.capture.statistics.device import placement
 from neuraldbg.clocks import perf_counter, sleep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import FrameType
 
     from torch.utils.hooks import RemovableHandle
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from neuraldbg.capture.parameters.read_plan import Stepped
     from neuraldbg.capture.statistics.watched_parameter import Watched
 
-_ALWAYS_CHECKED = 16
-_CHECK_EVERY = 25
 _STEPPING_S, _POLL_S = 0.25, 0.0005
 _NONE = Tensor()
 _STEP = Optimizer.profile_hook_step(lambda: None).__code__
@@ -88,6 +86,7 @@ class Optimizers:
         self.skipped = 0
         self.clipped: tuple[Any, float] | None = None
         """(total norm, None if unreadable; limit) of the step's last clip_grad_norm_, None if there was none."""
+        self.after_clip: Callable[[], None] = lambda: None
         self.discovers = discovers
         """True if any optimizer is followed, not only those of given models."""
         self.judging = judging
@@ -115,7 +114,7 @@ class Optimizers:
 
     def start(self) -> None:
         """Set the global hooks."""
-        _wait_between_steps()
+        wait_between_steps()
         with numbers_apart():
             self._handles = [
                 register_optimizer_step_pre_hook(self.light.begins),
@@ -124,7 +123,7 @@ class Optimizers:
 
     def stop(self) -> None:
         """Remove the global hooks."""
-        _wait_between_steps()
+        wait_between_steps()
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -212,6 +211,7 @@ class Optimizers:
         if not self._fresh:
             self._fresh = True
             self.params.refresh()
+        self.params.drop_ahead()
         self._read_rate(stream, opt)
         if self.reading or stream.new:
             stream.rates = Rates(opt)
@@ -400,14 +400,14 @@ class Optimizers:
 
     def begin_stream(self, stream: Stream, step: int) -> None:
         """Check for stale gradients again once a step of an optimizer is closed."""
-        stream.checks = step < _ALWAYS_CHECKED or step % _CHECK_EVERY == 0 or (stream.stale or 0.0) > 0
+        stream.checks = step < ALWAYS_CHECKED or step % CHECK_EVERY == 0 or (stream.stale or 0.0) > 0
         stream.stale = None
 
-    def rates(self) -> dict[int, float]:
-        """Return the learning rate of every tensor of every optimizer seen, by identity."""
-        found: dict[int, float] = {}
-        for known in (*self._unstepped, *(stream.rates for stream in self.streams)):
-            found |= known.now()
+    def rates(self, resting: Mapping[int, Mapping[int, int]] | None = None) -> dict[int, float]:
+        """Return the learning rate of every tensor of every optimizer seen, by identity; see ``Stream.holds``."""
+        found = {key: rate for known in self._unstepped for key, rate in known.now().items()}
+        for stream in self.streams:
+            found |= stream.holds(resting or {})
         return found
 
     def find_unstepped(self) -> None:
@@ -424,6 +424,7 @@ class Optimizers:
         if self.switch.in_full_step():
             self._note_clip(total_norm, max_norm)
         yield
+        self.after_clip()
 
     @guarded
     def _note_clip(self, total_norm: Any, max_norm: Any) -> None:
@@ -468,7 +469,7 @@ class Optimizers:
             self._tried(scaler, optimizer, before)
 
 
-def _wait_between_steps() -> None:
+def wait_between_steps() -> None:
     """Wait up to 0.25 s until no other thread is in a step: torch iterates over the global hooks, and adding or
     removing one meanwhile ends that thread's training ("OrderedDict mutated during iteration").
     """

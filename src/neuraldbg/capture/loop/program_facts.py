@@ -16,7 +16,7 @@ from neuraldbg.capture.statistics.nested_tensors import leaves
 from neuraldbg.capture.statistics.operation import observable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from neuraldbg.capture.parameters.parameters import Params
 
@@ -71,8 +71,12 @@ def batch(model: str, inputs: Any) -> dict[str, Any]:
     return {"model": model, "inputs": described}
 
 
-def parameters(params: Params, in_optimizer: Mapping[int, float], called: Iterable[str]) -> dict[str, Any]:
-    """Return the PARAMS fact. ``in_optimizer`` maps the id of each tensor in any group to its learning rate."""
+def parameters(
+    params: Params, in_optimizer: Mapping[int, float], called: Iterable[str], stale: Container[int] = ()
+) -> dict[str, Any]:
+    """Return the PARAMS fact. ``in_optimizer`` maps the id of each tensor in any group to its learning rate; ``stale``
+    are the ids of tensors that had no gradient since they were frozen.
+    """
     fired = set(called)
     for w in params.by_id.values():
         w.had_grad |= w.ref.grad is not None
@@ -103,7 +107,8 @@ def parameters(params: Params, in_optimizer: Mapping[int, float], called: Iterab
         if not w.had_grad:
             lists["no_grad"].append(w.name)
         elif w.rate is None:
-            lists["not_in_optimizer"].append(w.name)
+            if w.key not in stale:
+                lists["not_in_optimizer"].append(w.name)
         elif w.rate == 0.0:
             lists["zero_lr"].append(w.name)
     return {"total": len(every), **lists}
@@ -164,6 +169,8 @@ def group_settings(group: dict[str, Any]) -> dict[str, Any]:
         "max_iter",
         "centered",
         "decoupled_weight_decay",
+        "maximize",
+        "dampening",
     ):
         value = item(group, key)
         plain = value if type(value) in (bool, int, float) else number(value)

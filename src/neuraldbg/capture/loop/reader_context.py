@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.nouns import Fact
-from neuraldbg.nouns.facts import BY_KEY
+from neuraldbg.nouns.fact import IDENTITY
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from neuraldbg.capture.guest.guard import Switch, Tally
     from neuraldbg.capture.layers.hook_manager import HookManager
     from neuraldbg.capture.loop.backward import Losses
@@ -48,6 +50,8 @@ class Scene:
         self._logged: dict[tuple[str, ...], dict[str, Any]] = {}
         self.by_hand = False
         """True if the program updates weights without an optimizer of torch."""
+        self.join: Callable[[Any], None] = lambda reader: None
+        """Adds a reader while the session runs, as a part of the profile does; given by ``Readers``."""
         self.idle = False
         """True if an optimizer with the watched tensors was cleared, or found, before it ever stepped."""
 
@@ -81,8 +85,8 @@ class Scene:
             order.pop()
 
     def log(self, key: FactKey, value: dict[str, Any]) -> None:
-        """Log a fact if it is new: a JSON object, distinguished from others of its key by its type's ``IDENTITY``."""
-        identity = (key.value, *(str(value.get(name)) for name in BY_KEY[key.value].IDENTITY))
+        """Log a fact if it is new: a JSON object, distinguished from others of its key by its IDENTITY."""
+        identity = (key.value, *(str(value.get(name)) for name in IDENTITY.get(key.value, ())))
         if self._logged.get(identity) != value:
             self._logged[identity] = value
             self.facts.append(Fact(self.step, key.value, value))

@@ -64,7 +64,7 @@ def _held(x: Tensor | weakref.ref[Tensor]) -> Tensor:
     """Return the local tensor of ``x``. Raises RuntimeError if it can no longer be read."""
     held = tensor_memory.local(_there(x))
     if held is None:
-        raise RuntimeError("its memory cannot be looked at any more")
+        raise RuntimeError("its memory cannot be read any more")
     return held
 
 

@@ -86,6 +86,8 @@ class Params:
         """Names of parameters whose gradients were DTensors with a pending sum over the ranks."""
         self.outside = 0.0
         """Largest change of a small weight between its last step and this one, relative to its size."""
+        self.ahead: list[Watched] = []
+        """Parameters whose weights were read before a backward pass: the program may update them itself."""
         self.beside = False
         """True if a thread that is not followed has stepped some of the parameters since the last followed step:
         changes and leftover gradients are then not the program's loop's."""
@@ -167,6 +169,12 @@ class Params:
         """Begin a step."""
         self._norm = None
         self.awaits = False
+        self.ahead = []
+
+    @property
+    def graded(self) -> bool:
+        """True if gradients of this step were read."""
+        return self._norm is not None
 
     def forget_samples(self) -> None:
         """Drop all samples: steps come that are not read, so the last ones do not precede the next reading."""
@@ -226,12 +234,32 @@ class Params:
         ``scale`` divides the gradients, if a fused optimizer unscales only inside its step. ``again`` is True if some
         were read in this step already: optimizers inside optimizers.
         """
+        self.read_weights_before(watched, again=again)
+        self.read_gradients(watched, scale, again=again)
+
+    def read_weights_before(self, watched: list[Watched], *, again: bool = False) -> None:
+        """Read weights before the step, keep a sample of them, and note what has changed them since the last step."""
         self.outside = 0.0
         self.read_weights(watched, again=again)
         if self._open is not None and not again and not self.beside:
             self.outside = self._open.samples.change_outside(_SMALL)
         self.beside = False
-        self.read_gradients(watched, scale, again=again)
+
+    def read_ahead(self, watched: list[Watched]) -> None:
+        """Read weights before a backward pass, for a program that may update them itself."""
+        self.read_weights_before(watched)
+        self.ahead = watched
+
+    def drop_ahead(self) -> None:
+        """Drop the weights that were read before a backward pass: an optimizer of torch reads its own."""
+        if self.ahead:
+            self.table.reset([row_of(w.param) for w in self.ahead if w.param is not None])
+            self._let_go(None)
+            self._plans.pop(self.ahead[0].key, None)  # made before there were gradients
+            for w in self.ahead:
+                if w.param is not None and operation.shown(w.ref) is None and operation.hidden(w.ref):
+                    self.table.unread.take_back("parameters" if w.ref.requires_grad else FROZEN, w.ref, w.name)
+            self.ahead = []
 
     def read_weights(self, watched: list[Watched], *, again: bool = False) -> None:
         """Read the weights alone, and keep a sample of each for the update."""

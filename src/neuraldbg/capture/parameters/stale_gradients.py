@@ -12,6 +12,10 @@ from neuraldbg.capture.statistics.device import placement
 if TYPE_CHECKING:
     from torch import Tensor
 
+ALWAYS_CHECKED = 16
+"""Steps from the first that are all checked."""
+CHECK_EVERY = 25
+"""Steps from one check to the next after those."""
 _STALE_HEAD = 4096
 """Elements of a gradient that are read first."""
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 MEMBERS: tuple[str, ...] = (
     "architecture.attention_entropy",
     "architecture.batch_norm",
+    "architecture.dead_unit_indices",
     "architecture.dropout",
     "architecture.nonlinearities",
     "architecture.output_variety",
@@ -44,6 +45,7 @@ MEMBERS: tuple[str, ...] = (
     "loop.graph_cuts",
     "loop.loop_order",
     "loop.lr_schedule",
+    "loop.memory_in_use",
     "loop.optimizer_resets",
     "loop.source_lines",
     "loop.tied_weights",
@@ -82,6 +84,15 @@ class Readers:
         self.all: tuple[Reader, ...] = tuple(
             importlib.import_module(f"{__name__}.{member}").READER(scene) for member in members
         )
+        self._sort()
+        scene.join = self.join
+
+    def join(self, reader: Reader) -> None:
+        """Add a reader while the session runs: its patches are not set."""
+        self.all = (*self.all, reader)
+        self._sort()
+
+    def _sort(self) -> None:
         self._at = {moment: self._overridden(moment) for moment in MOMENTS}
         self._always = {moment: self._overridden(moment, sampled=False) for moment in MOMENTS}
         self._light = {moment: self._vigilant(moment) for moment in MOMENTS}

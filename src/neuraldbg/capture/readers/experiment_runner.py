@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from neuraldbg import clocks
-from neuraldbg.capture.autograd.graph_walk import op_name
+from neuraldbg.capture.autograd.graph_walk import Marks, op_name, parents
 from neuraldbg.capture.autograd.saved_tensors import saved
+from neuraldbg.capture.autograd.shape_moves import moves
 from neuraldbg.capture.experiments import experiments
-from neuraldbg.capture.experiments.experiment import SECONDS, Bench, Target, rebuilt, undisturbed
+from neuraldbg.capture.experiments.experiment import SECONDS, Bench, Target, output_name, rebuilt, undisturbed
 from neuraldbg.capture.experiments.model_copy import twin
 from neuraldbg.capture.experiments.threads_beside import company
 from neuraldbg.capture.guest import tensor_memory
-from neuraldbg.capture.guest.guard import sessions_paused
+from neuraldbg.capture.guest.guard import collecting_later, sessions_paused
 from neuraldbg.capture.guest.purity import Unfit
+from neuraldbg.capture.guest.tensor_kinds import node_of
 from neuraldbg.capture.layers.layer_names import wraps
 from neuraldbg.capture.readers.reader import Reader
 from neuraldbg.capture.statistics import operation
@@ -68,6 +70,8 @@ class Laboratory(Reader):
         self._targets: list[Target] = []
         self._sums: dict[str, tuple[tuple[int, ...], float]] = {}
         self._steady: dict[str, bool] = {}
+        self._outputs = Marks()
+        """Marks of the outputs of models in the graph of a step, which goes with the graph."""
 
     def resumes(self) -> None:
         """Drop the calls and targets of the step before."""
@@ -123,13 +127,16 @@ class Laboratory(Reader):
         """Measure the time of the user's own pass."""
         if self._now and (held := self._held.get(call.model.name)) is not None and not held.seconds:
             held.seconds = clocks.perf_counter() - held.began
+            for name, x in leaves(output):
+                if (node := node_of(x)) is not None:
+                    self._outputs.put(node, output_name(call.model.name, name))
 
     def backward_begins(self, backward: Backward) -> None:
         """Copy the targets of the loss."""
         if self._now and backward.walk is not None and len(self._targets) < 8:
             for node in backward.walk.loss_nodes:
                 if op_name(node) in _KINDS and len(self._targets) < 8:
-                    target = _target(node)
+                    target = _target(node, self._outputs)
                     if target is not None:
                         self._targets.append(target)
             for term in backward.terms or ():
@@ -143,8 +150,9 @@ class Laboratory(Reader):
         held, targets = self._held, tuple(self._targets)
         self._held, self._targets = {}, []
         checked: set[str] = set()
-        for name, one in held.items():
-            self._try(name, one, targets, checked)
+        with collecting_later():  # nothing is made that stays: a collection took twice as long as the experiments
+            for name, one in held.items():
+                self._try(name, one, targets, checked)
 
     def _try(self, name: str, held: _Held, targets: tuple[Target, ...], checked: set[str]) -> None:
         alone = company()
@@ -189,12 +197,16 @@ class Laboratory(Reader):
         self._targets.clear()
 
 
-def _target(node: Any) -> Target | None:
+def _target(node: Any, outputs: Marks) -> Target | None:
     x = saved(node, "target")
     if x is None:
         return None
-    keep = x.numel() <= _TARGET_CAP
-    return Target(op_name(node), tuple(x.shape), x.detach().clone() if keep else None)
+    kept = x.detach().clone() if x.numel() <= _TARGET_CAP else None
+    below = next(parents(node), (None, 0))[0]
+    found = moves(below, lambda each: outputs.get(each) is not None) if op_name(node).startswith("nll") else None
+    if found is None:
+        return Target(op_name(node), tuple(x.shape), kept)
+    return Target(op_name(node), tuple(x.shape), kept, outputs.get(found[0]) or "", tuple(found[1]))
 
 
 def _checksum(call: Call) -> tuple[tuple[int, ...], float]:

@@ -17,5 +17,6 @@ report says so.
 - ``nested_tensors.py``: the tensors inside a nested input or output
 - ``sample_hashes.py``: hashes of samples, for readers that recognise a sample that comes back
 - ``watched_parameter.py``: a parameter of a watched model and its rows
+- ``whole_tensors.py``: all numbers of one tensor, copies and files, for hooks of the user
 - ``device/``: the same statistics on a CUDA device
 """

@@ -38,7 +38,7 @@ def unit_axis(module: nn.Module, x: Tensor) -> int | None:
     """Return the axis of ``x`` that holds the module's units, None if it has none (fewer than two axes)."""
     if x.dim() < 2:
         return None
-    if is_a(module, _CHANNELS_SECOND) or x.dim() >= _IMAGE_DIMS:
+    if is_a(module, _CHANNELS_SECOND) or (x.dim() >= _IMAGE_DIMS and not is_a(module, nn.Linear)):
         return 1
     return x.dim() - 1
 

@@ -222,14 +222,14 @@ class Table:
     def derive(self, step: int, taken: Raw | None = None) -> npt.NDArray[np.float64]:
         """Return a step's table, shape (sites, len(STATS)); sites that were not read have count 0 and NaN moments."""
         if taken is None:
-            return _derived(self._numpy[: len(self.sites)])
+            return derived(self._numpy[: len(self.sites)])
         table: npt.NDArray[np.float64] = self.derive_all([step], [taken])[0]
         return table
 
     def derive_all(self, steps: list[int], taken: list[Raw]) -> npt.NDArray[np.float64]:
         """Return the tables of steps with the same sites, shape (steps, sites, len(STATS)). Steps come in order."""
-        out = _derived(np.stack([one.raw for one in taken]))
-        self.units.derive(steps, [one.highest for one in taken], out)
+        out = derived(np.stack([one.raw for one in taken]))
+        self.units.derive(steps, [one.units for one in taken], out)
         return out
 
 
@@ -261,7 +261,7 @@ def _division(rows: list[int], by: Tensor | float) -> Awaited:
     return Awaited(() if isinstance(by, float) else (by,), land)
 
 
-def _derived(raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def derived(raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Turn accumulators, shape (..., op.WIDTH), into statistics, shape (..., len(STATS))."""
     out = np.zeros((*raw.shape[:-1], len(STATS)))
     for col, place in _COPIED:
@@ -275,4 +275,5 @@ def _derived(raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         out[..., _RMS] = np.sqrt(squares)
     out[..., _MIN] = np.where(finite > 0, raw[..., operation.MIN], np.nan)
     out[..., _MAX] = np.where(finite > 0, raw[..., operation.MAX], np.nan)
+    out[..., _STD][out[..., _MIN] == out[..., _MAX]] = 0.0  # squares - mean * mean leaves rounding, as of one element
     return out

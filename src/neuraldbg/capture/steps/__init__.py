@@ -3,7 +3,8 @@
 May import: readers, loop, experiments, layers, parameters, compiled, autograd, statistics, guest.
 
 Each step pays a hundredth of its time (``overhead``) into an account, and the time that watching took is drawn from it.
-A session begins with two seconds (``allowance_s``), so short runs and the beginnings of long ones are read in full.
+A session begins with two seconds (``allowance_s``), so short runs and the beginnings of long ones are read in full:
+half a second may be spent at once, the rest as long as watching takes at most a quarter of the training's time.
 Later most steps are *light*, and bursts of four full steps run as they can be paid for; a loss or a gradient norm that
 is not finite or far from usual, and the beginning of an event, buy sixteen on credit. Steps whose facts are read
 (powers of two) are full in any case. In a light step the hooks are removed from the layers, wrappers pass calls

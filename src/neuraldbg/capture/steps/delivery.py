@@ -20,7 +20,7 @@ from neuraldbg.nouns import STATS, Step
 from neuraldbg.raised import passes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -61,6 +61,8 @@ class Closed(NamedTuple):
     """The parameters that the step changed."""
     late: Late | None = None
     """Values that were still on a device when the step closed, None if there were none."""
+    divided_by: int = 1
+    """Number of micro-batches by which the program has divided each of the step's losses."""
 
 
 class Delivery:
@@ -74,6 +76,8 @@ class Delivery:
         arrived: Callable[[Closed], bool],
     ) -> None:
         self._table, self._tally, self._emit = table, tally, emit
+        self.divided_by: Mapping[int, int] = {}
+        """See ``Losses.divided_by``."""
         self.batch = BATCH
         """Number of collected steps at which they are delivered."""
         self._arrived = arrived
@@ -94,6 +98,8 @@ class Delivery:
 
     def put(self, closed: Closed) -> bool:
         """Add a closed step. Return True if it is time to deliver."""
+        if self.divided_by:
+            closed = closed._replace(divided_by=self.divided_by.get(closed.stream, 1))
         with self.lock:
             self._backlog.append(closed)
             self._rows += len(closed.taken.raw) if closed.taken is not None else 0
@@ -207,12 +213,16 @@ class Delivery:
 
 
 def _step(closed: Closed, table: npt.NDArray[np.float64]) -> Step:
+    scalars = closed.scalars
+    # A copy, because a step that is put back is made once more.
+    if closed.divided_by > 1 and "loss" in scalars:
+        scalars = {**scalars, "loss": closed.divided_by * scalars["loss"]}
     return Step(
         index=closed.step,
         stream=closed.stream,
         time=closed.time,
         table=table,
-        scalars=closed.scalars,
+        scalars=scalars,
         facts=closed.facts,
         applied=closed.applied,
         histograms=None if closed.taken is None else closed.taken.histograms,

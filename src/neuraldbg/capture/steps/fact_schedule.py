@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from neuraldbg.capture.loop import program_facts
+from neuraldbg.capture.loop.unfrozen import Unfrozen
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
@@ -32,7 +33,10 @@ class Learning:
         self.optimizers, self.losses = scene.optimizers, scene.losses
         self._scene, self._log = scene, scene.log
         self._until = -1
+        self._unfrozen = Unfrozen(scene.params)
         self._refined = 0
+        self._turned_at = 0
+        """The step in which a change of ``requires_grad`` was last seen."""
 
     def reading(self, step: int) -> bool:
         """Return True if a step's graph and facts are read: the first steps of every optimizer, then powers of two."""
@@ -53,8 +57,8 @@ class Learning:
         self._learn_passes(stepped)
         new = [stream for stream in stepped if stream.fact is not None]
         reading = self.reading(step)
-        # A new optimizer late in a run gets a reading of its own.
-        if new and not reading and len(self.optimizers.streams) <= _NEW:
+        # A new optimizer late in a run gets a reading of its own, and so do parameters that are frozen or unfrozen.
+        if (self._turned(step) or new) and not reading and len(self.optimizers.streams) <= _NEW:
             self._until = max(self._until, step + 1)
         if not new and not reading:
             return
@@ -65,11 +69,12 @@ class Learning:
             return
         # A walk over all objects of the process, only if a parameter seems to be in no optimizer.
         self.models.follow_changes()
+        self._unfrozen.read(self.optimizers.streams)
         self._read_unstepped()
-        fact = program_facts.parameters(self.params, self.optimizers.rates(), self.hooks.called)
+        fact = self._parameters()
         if fact["not_in_optimizer"] and not self._scene.by_hand:
             self.optimizers.find_unstepped()
-            fact = program_facts.parameters(self.params, self.optimizers.rates(), self.hooks.called)
+            fact = self._parameters()
         if self._scene.by_hand and not any(w.had_grad for w in self.params.all()):
             fact["no_grad"] = []  # torch.autograd.grad leaves none at a parameter, or the program clears them at once
         self._log(FactKey.PARAMS, fact)
@@ -80,6 +85,32 @@ class Learning:
             self._refined = len(self.losses.edges)
             now = layout()
             self.hooks.refine(now.following_ops, frozenset(edge.source for edge in now.edges))
+
+    def _turned(self, step: int) -> bool:
+        """Return True if parameters were frozen or unfrozen, but ever more rarely for a program that always does so."""
+        if step < 2 * self._turned_at or not self._unfrozen.changed():
+            return False
+        self._turned_at = step
+        return True
+
+    def summarise(self) -> None:
+        """Log ids that an embedding refused, and parameters that were unfrozen since facts were read last, and that no
+        optimizer holds.
+        """
+        if self.models.refused is not None:
+            self._log(FactKey.REFUSED_IDS, self.models.refused)
+        if not self._unfrozen.changed() or not self.models.owner.gradients_rest():
+            return
+        fact = self._parameters()
+        if set(fact["not_in_optimizer"]) & self._unfrozen.names():
+            self.optimizers.find_unstepped()
+            fact = self._parameters()
+        if set(fact["not_in_optimizer"]) & self._unfrozen.names():
+            self._log(FactKey.PARAMS, fact)
+
+    def _parameters(self) -> dict[str, Any]:
+        held = self.optimizers.rates(self._unfrozen.resting)
+        return program_facts.parameters(self.params, held, self.hooks.called, self._unfrozen.stale())
 
     def _learn_passes(self, stepped: list[Stream]) -> None:
         if self.losses.terms is not None:
@@ -94,7 +125,8 @@ class Learning:
 
     def _read_unstepped(self) -> None:
         """Read the parameters that no optimizer holds: they may get gradients, or change."""
-        held = self.optimizers.rates()
+        held = self.optimizers.rates(self._unfrozen.resting)
+        # What the optimizer of this step has read must not be read twice.
         others = [w for key, w in self.params.by_id.items() if key not in held and key not in self.optimizers.watched]
         if others:
             self.params.read_aside(others)

@@ -5,7 +5,8 @@ time that watching took is drawn. While there is credit, steps are read in full;
 gradient norm and learning rate are read, until a burst of full steps can be paid for again. Full steps come in bursts,
 since some questions are about two steps in a row.
 
-A session begins with an allowance, so that short runs and the beginnings of long ones are read in full. An unusual
+A session begins with an allowance, so that short runs and the beginnings of long ones are read in full. A quarter of it
+may be spent at once; the rest only as long as watching takes no more than a quarter of the training's time. An unusual
 number (a NaN, a loss or a gradient norm far from the usual) buys a burst on credit, which is repaid afterwards.
 """
 
@@ -21,6 +22,12 @@ ALARM = 16
 """Full steps in a row after an unusual number."""
 DEBT_S = 0.5
 """Seconds of debt that unusual numbers may cause: a run that is unusual at every step must not cost for ever."""
+SHORT = 0.25
+"""Share of a short run's training that watching may take, until the allowance is spent."""
+AT_ONCE = 1 / 4
+"""Part of the allowance that may be spent whatever the training takes: a few dozen steps of a small model are over
+before a quarter of their time would pay for what the first of them are asked. With an eighth, two of 25 faults of the
+corpus were missed that are found with a quarter."""
 _PACE = 3.0
 """Bursts whose cost may accumulate in the account: reading is spread evenly over the run."""
 _MEMORY = 0.2
@@ -44,6 +51,7 @@ class Governor:
         """Seconds of the run so far that watching took, and that the training took."""
         self.full_steps = self.light_steps = 0
         self._credit = allowance
+        self._at_once = AT_ONCE * allowance
         self._allowed = True
         """True until the allowance is spent."""
         self._price = 0.0
@@ -102,17 +110,37 @@ class Governor:
         """Return True to read the next step in full."""
         if self.overhead is None:
             return True
+        burst = BURST * self._price
         self._allowed = self._allowed and self._credit > 0
         if self._allowed:
-            return True
-        burst = BURST * self._price
-        self._credit = min(self._credit, _PACE * burst)
-        if self._left == 0 and (self._credit >= burst or self._since >= _LONGEST):
-            self._left = BURST
+            room = self._room()
+            if room > 0 and self._since == 0:
+                self._left = max(self._left, 1)
+            elif room > burst and self._left == 0:
+                self._left = BURST
+        else:
+            self._credit = min(self._credit, _PACE * burst)
+            if self._left == 0 and (self._credit >= burst or self._since >= _LONGEST):
+                self._left = BURST
         if self._left > 0:
             self._left -= 1
             return True
         return False
+
+    def _room(self) -> float:
+        """Return the seconds that may be spent now, while the allowance lasts; below 0 if too many were."""
+        return max(self._at_once, SHORT * self.training) - self.own
+
+    def affords(self, seconds: float) -> bool:
+        """Return True if watching may take so many seconds more now, beside the reading of full steps."""
+        if self.overhead is None:
+            return True
+        return self._credit >= seconds if not self._allowed else self._room() >= seconds
+
+    def excuse(self, seconds: float) -> None:
+        """Leave seconds that watching takes out of the account: the user has asked for what they were spent on."""
+        self.own -= seconds
+        self._credit += seconds
 
     def spares(self, step: int) -> bool:
         """Return True if facts may be left out of a step although there is no budget: later steps are mostly alike, and
@@ -131,7 +159,7 @@ class Governor:
 
     def alarm(self) -> None:
         """Read the next steps in full after an unusual number, unless that was granted too often."""
-        if self._credit > -DEBT_S:
+        if self._credit > -DEBT_S and (not self._allowed or self._room() > -DEBT_S):
             self._left = max(self._left, ALARM)
 
     def watch(self, loss: float | None, norm: float | None) -> bool:

@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.capture.steps.delivery import Closed
-from neuraldbg.capture.steps.overhead_budget import Governor
+from neuraldbg.capture.steps.overhead_budget import AT_ONCE, SHORT, Governor
 from neuraldbg.clocks import perf_counter
 
 if TYPE_CHECKING:
@@ -42,9 +42,10 @@ class Pace:
         """The size of a loss above which a step is unusual."""
         self.deliver = False
         """True if it is time to deliver the collected steps."""
-        self._began = self.last = self._spent = 0.0
+        self._began = self.last = self._within = self._spent = 0.0
         """Start of the session by the clock (``_began``); end of the newest step since then (``last``); time that
-        watching had taken by then (``_spent``). Seconds."""
+        watching had taken on the training's threads by then (``_within``), and with closing the step and writing
+        (``_spent``). Seconds."""
         self._seen = 0
         """Number of waiting steps whose device values were checked."""
         self._settings, self._tally, self.delivery, self._background = settings, tally, delivery, background
@@ -60,6 +61,14 @@ class Pace:
     def clock(self, now: float) -> float:
         """Return the value of ``perf_counter`` at the time ``now``."""
         return self._began + now
+
+    def skip(self, seconds: float) -> None:
+        """Leave the last seconds out of all times: the program waited for a person. Steps that are over, and wait in
+        native code, must have been taken from there.
+        """
+        self._began += seconds
+        if self._tally.inside:
+            self._tally.began += seconds
 
     def due(self, now: float) -> bool:
         """Return True if it is time to settle."""
@@ -111,17 +120,20 @@ class Pace:
             closed = Closed(
                 each.step, each.stream, each.time, counted, learnt, done, known, taken, stepped if done else (), late
             )
-            self.book(closed, each.own, reading if each.weighed else 0.0)
+            self.book(closed, each.own, each.own, reading if each.weighed else 0.0)
 
-    def book(self, closed: Closed, own: float, reading: float = 0.0) -> None:
-        """Book a step that ended at ``closed.time``, by when watching had taken ``own`` seconds on the training's
-        threads, and pass it on to the delivery.
+    def book(self, closed: Closed, own: float, booked: float, reading: float = 0.0) -> None:
+        """Book a step that ended at ``closed.time``, and pass it on to the delivery. Watching had taken ``own`` seconds
+        on the training's threads by then, and ``booked`` with the work of closing the step.
         """
-        own += self._background()
-        took, spent = closed.time - self.last, own - self._spent
-        self.last, self._spent = closed.time, own
+        # The step's scalars are of one span; the price of a full step includes closing it.
+        took, within = closed.time - self.last, own - self._within
+        booked += self._background()
+        spent = booked - self._spent
+        self.last, self._within, self._spent = closed.time, own, booked
         counted = closed.scalars
-        counted["duration"], counted["overhead"] = took, spent
+        # Hooks in threads of autograd's may run beside each other.
+        counted["duration"], counted["overhead"] = took, min(max(0.0, within), took)
         self.deliver |= self.delivery.put(closed)
         governor = self.governor
         if closed.late is None:
@@ -142,6 +154,9 @@ class Pace:
         return {
             "budget": governor.overhead,
             "allowance_s": self._settings.allowance_s if governor.overhead is not None else None,
+            "at_once_s": AT_ONCE * self._settings.allowance_s if governor.overhead is not None else None,
+            "short_share": SHORT if governor.overhead is not None else None,
+            "elapsed_s": self.last,
             "own_s": own,
             "training_s": training,
             "ratio": own / training if training > 0 else None,

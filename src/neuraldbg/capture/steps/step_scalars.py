@@ -29,7 +29,8 @@ def scalars(scene: Scene, stream: Stream | None, *, closure: bool) -> tuple[dict
     """
     watched = list(scene.optimizers.watched.values())
     loss, late_loss = loss_of(scene.losses.kept(), closure=closure)
-    norm, late_norm = _gradients(scene.params, watched)
+    read = not scene.by_hand or scene.params.graded  # a loop that updates by hand may have cleared all gradients
+    norm, late_norm = _gradients(scene.params, watched) if read else ({}, None)
     clipped, late_clipped = _clipped(scene.optimizers)
     found = {
         **_passes(scene.models, scene.losses, watched),

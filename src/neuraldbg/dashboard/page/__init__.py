@@ -14,6 +14,7 @@ first visit: it is fetched while the page starts, and parsed while the server dr
 - ``layout.py``: head, tabs and frames of panes
 - ``pane_parts.py``: the parts of a pane that have changed
 - ``figures.py``: views as plotly figures
+- ``suggestions.py``: what costs most and what to change
 - ``network.py``: views as cytoscape graphs
 - ``components.py``: links, tables and text as Dash components
 - ``cache.py``: a bounded cache of views and figures

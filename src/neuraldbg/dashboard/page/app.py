@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from neuraldbg.dashboard.training_link import TRAINING
 from neuraldbg.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -22,10 +23,13 @@ if TYPE_CHECKING:
 
     from neuraldbg.dashboard.feed import Feed
     from neuraldbg.dashboard.settings import DashboardSettings
+    from neuraldbg.dashboard.training_link import TrainingLink
 
 
-def make_app(feed: Feed, settings: DashboardSettings) -> Dash:
-    """Return the app. Raises MissingExtra if dash, plotly or dash-cytoscape are not installed."""
+def make_app(feed: Feed, settings: DashboardSettings, training: TrainingLink | None = None) -> Dash:
+    """Return the app; with ``training`` its page can stop that one. Raises MissingExtra if dash, plotly or
+    dash-cytoscape are not installed.
+    """
     try:
         import dash  # noqa: PLC0415 (of an extra)
 
@@ -38,16 +42,26 @@ def make_app(feed: Feed, settings: DashboardSettings) -> Dash:
         title=layout.TITLE,
         update_title="",  # otherwise the title changes with every tick
         assets_folder=str(Path(__file__).parent / "assets"),
+        assets_ignore=r"heartbeat\.js" if training is not None else r"heartbeat\.js|stops\.js",
         serve_locally=True,
         suppress_callback_exceptions=True,
         index_string=layout.INDEX.replace("THEME", settings.theme).replace(
             "SCHEME", {"auto": "light dark"}.get(settings.theme, settings.theme)
         ),
     )
-    app.layout = layout.layout(settings)
+    app.layout = layout.layout(settings, stops=training is not None)
     callbacks.connect(app, Desk(feed, settings))
+    if training is not None:
+        _connect(app, training)
     threading.Thread(target=_warm, name="neuraldbg-warms", daemon=True).start()
     return app
+
+
+def _connect(app: Dash, training: TrainingLink) -> None:
+    """Pass requests of the page on to the training. The guard has checked them: see ``is_request``."""
+    from flask import jsonify, request  # noqa: PLC0415 (comes with dash)
+
+    app.server.add_url_rule(TRAINING, "training", lambda: jsonify(training.ask(request.get_json())), methods=["POST"])
 
 
 def _warm() -> None:

@@ -121,7 +121,7 @@ def _in_the_browser(app: Any, theme: str) -> None:
 
 HEAD = {
     "run": "children", "status": "children", "tabs": "children", "problems": "children", "range": "children",
-    "clear": "children",
+    "clear": "children", "looking": "className", "link": "href",
 }  # fmt: skip
 
 
@@ -188,6 +188,7 @@ def answer(desk: Desk, page: Page) -> dict[str, Any]:
         "parts": {**parts, **signed},
         "behind": [name for name in behind if name not in drawn],
         "with": look.scene.beside.entry.key if look.scene.beside else None,
+        "filter": look.scene.state.filter,
     }
     return result
 
@@ -254,6 +255,8 @@ def _fill_head(result: dict[str, Any], desk: Desk, look: Look, shown: dict[str, 
         "problems": [layout.problem(p) for p in scene.problems],
         "range": layout.range_of(scene),
         "clear": layout.clear_of(scene),
+        "looking": layout.looking(look.tab),
+        "link": layout.link_of(look.tab, scene),
     }
     options = layout.layer_options(scene)
     signed = {name: signature(value) for name, value in {**head, "options": options}.items()}

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.comparison import Comparison
     from neuraldbg.show.forms import View
 
+WEIGHTS = ("0.6", "0.9", "0.99")
+"""Weights by which curves can be smoothed."""
 KINDS = ("activation", "output_grad", "param", "param_grad", "update", "input", "op")
 
 
@@ -71,6 +73,11 @@ class Scene:
     """Second run of the tab ``compare``. None on other tabs, and if no run was chosen."""
 
     @property
+    def weight(self) -> float:
+        """Weight by which curves are smoothed; 0 for the values as they were measured."""
+        return float(self.state.smooth or 0)
+
+    @property
     def run(self) -> RunRecord:
         """Record of the run."""
         return self.moment.record
@@ -108,7 +115,7 @@ def fitting(state: State, moment: Moment) -> tuple[State, str | None, int | None
         if step is not None and step >= run.steps > 0:
             problems.append(f"The address says {name}={step:,}: this run has steps 0 to {run.steps - 1:,}.")
             state = replace(state, **{name: None})
-    for name, known in (("stat", ("norm", *STATS)), ("kind", KINDS), ("scalar", tuple(SCALARS))):
+    for name, known in (("stat", ("norm", *STATS)), ("kind", KINDS), ("scalar", tuple(SCALARS)), ("smooth", WEIGHTS)):
         value = getattr(state, name)
         if value is not None and value not in known:
             problems.append(f"The address says {name}={plain(value[:60])!r}: {', '.join(known)} are known.")
@@ -126,7 +133,7 @@ def suspect(run: RunRecord, diagnosis: Diagnosis) -> tuple[str | None, int | Non
     """Return the layer and the step to show first: the guilty layer at its first event, or else the failure's step."""
     guilty, _ = guilty_of(diagnosis, {site.module for site in run.layout.sites})
     layer = guilty[0] if guilty else None
-    hit = [e.first_step for e in diagnosis.events if e.layer is not None and e.layer == layer]
+    hit = [e.first_step for e in diagnosis.effects if e.layer is not None and e.layer == layer]
     hit += [h.step for h in diagnosis.hypotheses[:1] if h.step is not None and h.layer is not None and h.layer == layer]
     return layer, min(hit) if hit else failure_of(run, diagnosis)[0]
 

@@ -13,41 +13,63 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from neuraldbg.dashboard.page.components import smoothing
 from neuraldbg.dashboard.page.tab import Drawing
 from neuraldbg.show.axes.downsample import thinned
-from neuraldbg.show.forms import Heat, Lines, Spread
+from neuraldbg.show.forms import Bars, Heat, Lines, SmoothedLines, Spread, Timeline
 from neuraldbg.show.interactive.draw import figure
 from neuraldbg.show.views.pair import INPUT
+from neuraldbg.show.views.smoothing import smoothed
 
 if TYPE_CHECKING:
     from neuraldbg.dashboard.page.context import Scene
     from neuraldbg.show.forms import View
 
+ROWS = 36
+"""Layers of a figure of bars whose names have room in the tallest figure."""
+NAME, AROUND = 14, 130
+"""Height in pixels of a name beside a row, and of what is around the rows."""
 HEIGHT, TALLEST = 340, 760
 """Height in pixels of a figure without one of its own, and of any figure at most."""
 
 
-def drawn(scene: Scene, name: str, controls: Any = None, title: str = "", **choice: Any) -> Drawing:
-    """Draw a view as a pane."""
-    return pictured(scene, scene.view(name, **choice), tuple(sorted(choice.items())), controls, title)
+def drawn(scene: Scene, name: str, controls: Any = None, title: str = "", height: int = 0, **choice: Any) -> Drawing:
+    """Draw a view as a pane; ``height`` in pixels if it is not the figure's own."""
+    return pictured(scene, scene.view(name, **choice), tuple(sorted(choice.items())), controls, title, height)
 
 
-def pictured(scene: Scene, view: View, asked: tuple[Any, ...] = (), controls: Any = None, title: str = "") -> Drawing:
-    """Draw a view of the run as a pane; ``asked`` are the other values that it depends on, for the cache."""
+def curves(scene: Scene, view: View, asked: tuple[Any, ...] = (), controls: Any = (), **more: Any) -> Drawing:
+    """Draw a view of lines as a pane, smoothed as the address says and with links to smooth it otherwise."""
+    assert isinstance(view, Lines)
+    if view.empty:
+        return pictured(scene, view, asked, list(controls), **more)
+    return pictured(scene, smoothed(view, scene.weight), asked, [*controls, smoothing(scene)], **more)
+
+
+def pictured(
+    scene: Scene, view: View, asked: tuple[Any, ...] = (), controls: Any = None, title: str = "", height: int = 0,
+    *, alone: bool = False,
+) -> Drawing:  # fmt: skip
+    """Draw a view of the run as a pane; ``asked`` are the other values that it depends on, for the cache.
+
+    ``alone`` is True for a figure of other runs, which neither follows nor changes the range of steps and the step.
+    """
     heading = title or view.title
     if view.empty:
         return Drawing(heading, empty=view.empty, notes=view.notes, controls=controls)
-    asked = (*asked, scene.state.first, scene.state.last, scene.state.step, scene.layer)
+    asked = (*asked, scene.state.first, scene.state.last, scene.state.step, scene.layer, scene.state.smooth, height)
     key = (scene.entry.key, scene.moment.version, view.name, scene.theme, asked)
-    content = scene.figures.get(key, lambda: _figure(scene, view))
+    content = scene.figures.get(key, lambda: _figure(scene, view, height, alone=alone))
     return Drawing(heading, content, view.notes, controls=controls, key=repr(key))
 
 
-def _figure(scene: Scene, view: View) -> dict[str, Any]:
+def _figure(scene: Scene, view: View, height: int, *, alone: bool) -> dict[str, Any]:
     # Title and notes are text of the page, where they wrap and can be read aloud.
     drawable = replace(view, title="", notes=())
     if isinstance(drawable, Lines):
         drawable = replace(drawable, lines=tuple(thinned(line, scene.points) for line in drawable.lines))
+    if isinstance(drawable, SmoothedLines):
+        drawable = replace(drawable, measured=tuple(thinned(line, scene.points) for line in drawable.measured))
     made = figure(drawable, theme=scene.theme)
     # ``to_dict`` copies all values of a figure one by one; most of them are the objects of ``customdata``.
     told = {i: trace.customdata for i, trace in enumerate(made.data) if _objects(trace.customdata)}
@@ -56,17 +78,18 @@ def _figure(scene: Scene, view: View) -> dict[str, Any]:
     plain: dict[str, Any] = made.to_dict()
     for i, data in told.items():
         plain["data"][i]["customdata"] = data
-    return {**plain, "layout": _laid(scene, view, made, plain["layout"])}
+    laid = _laid(scene, view, made, {**plain["layout"], **({"height": height} if height else {})}, alone=alone)
+    return {**plain, "layout": laid}
 
 
 def _objects(data: Any) -> bool:
     return isinstance(data, np.ndarray) and data.dtype.kind == "O"
 
 
-def _laid(scene: Scene, view: View, made: Any, layout: dict[str, Any]) -> dict[str, Any]:
+def _laid(scene: Scene, view: View, made: Any, layout: dict[str, Any], *, alone: bool) -> dict[str, Any]:
     """Return the layout of a figure for the page, as a dict: plotly itself validates all of it at each change."""
     state = scene.state
-    over_time = isinstance(view, (Heat, Lines, Spread))
+    over_time = isinstance(view, (Heat, Lines, Spread)) and not alone
     laid = {
         **layout,
         "height": min(TALLEST, layout.get("height") or HEIGHT),
@@ -74,7 +97,7 @@ def _laid(scene: Scene, view: View, made: Any, layout: dict[str, Any]) -> dict[s
             **layout["legend"], "orientation": "h", "xref": "paper", "x": 0, "yref": "container", "y": 0,
             "yanchor": "bottom",
         },
-        "meta": {"time": over_time, **_cells(view, made.data)},
+        "meta": {"time": over_time, "alone": alone, **_cells(view, made.data)},
         "uirevision": scene.entry.key,
     }  # fmt: skip
     # One ``uirevision`` per axis: a new range of steps resets that of the steps, and keeps the zoom of the values.
@@ -85,9 +108,21 @@ def _laid(scene: Scene, view: View, made: Any, layout: dict[str, Any]) -> dict[s
     for name, axis in layout.items():
         if name[:5] in names and isinstance(axis, dict):
             laid[name] = {**axis, "uirevision": names[name[:5]]}
+            if name == "yaxis" and (level := _level(view)):
+                laid[name]["range"] = sorted((0.0, 2 * level))
+            if name == "yaxis" and isinstance(view, (Bars, Timeline)):
+                laid[name] |= _few_names(axis, laid["height"])
             if name[0] == "x" and over_time and state.first is not None and state.last is not None:
                 laid[name]["range"] = [state.first - 0.5, state.last + 0.5]
     return laid
+
+
+def _few_names(axis: dict[str, Any], height: float) -> dict[str, Any]:
+    """Return the ticks of rows as far as their names have room: of more, each second, third, ... and the guilty."""
+    values, names = axis.get("tickvals") or (), axis.get("ticktext") or ()
+    every = math.ceil(NAME * len(values) / max(NAME, height - AROUND))
+    kept = [i for i, name in enumerate(names) if i % every == 0 or (name.startswith("<b") and i % every > every // 2)]
+    return {"tickvals": [values[i] for i in kept], "ticktext": [names[i] for i in kept]}
 
 
 def _values(scene: Scene, view: View, layout: dict[str, Any]) -> str:
@@ -96,6 +131,14 @@ def _values(scene: Scene, view: View, layout: dict[str, Any]) -> str:
     axis = layout.get("yaxis", {})
     rows = zlib.crc32("\n".join(axis.get("tickvals") or ()).encode()) if axis.get("type") == "category" else 0
     return f"{scene.entry.key} {beside} {scene.state.tab} {view.name} {view.title} {axis.get('type')} {rows}"
+
+
+def _level(view: View) -> float:
+    """Return the value of lines that are all constant; 0 for others. Plotly draws 0.001 as the middle of -1 to 1."""
+    if not isinstance(view, Lines) or view.y.log:
+        return 0.0
+    values = np.concatenate([np.zeros(0), *(line.values[np.isfinite(line.values)] for line in view.lines)])
+    return float(values[0]) if len(values) and (values == values[0]).all() else 0.0
 
 
 def _cells(view: View, made: Any) -> dict[str, Any]:

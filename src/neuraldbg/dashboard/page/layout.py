@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import dash_cytoscape as cytoscape
 from dash import dcc, html
@@ -39,29 +39,39 @@ INDEX = """<!DOCTYPE html>
 """Dash's own HTML page, with a language and a theme."""
 GRAPH: Any = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "toImage"], "scrollZoom": False}
 STANDS = {
-    "completed": "ended",
-    "raised": "ended with an error",
-    "interrupted": "was interrupted",
-    "halted": "was halted",
-    "running": "goes on",
-    "killed": "was killed, or has been silent for long",
+    "completed": "finished",
+    "raised": "crashed",
+    "interrupted": "interrupted",
+    "halted": "halted",
+    "running": "running",
+    "killed": "killed, or silent for long",
     "unreadable": "cannot be read",
 }
-"""Words for the state of a run, after its name."""
+"""Words for the state of a run."""
 
 LOST = (
-    "The dashboard has ended, or cannot be reached: what is shown here is how far it came. "
+    "The dashboard has ended, or cannot be reached: this page shows the last state. "
     "neuraldbg dashboard RUN opens the run again."
 )
 """Sentence of the page when the server does not answer any more."""
+COPY = "Copies the address of what is shown: run, tab, layer, step, range and smoothing"
+LONGEST_FILTER = 200
+"""Characters of a filter at most."""
+SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 PADDING = 34
 """Pixels around a graph."""
 WAITING = Drawing("…", content=None)
 """Drawing of a pane that is drawn once it comes into sight."""
 
 
-def layout(settings: DashboardSettings) -> html.Div:
-    """Return the parts of the page that all tabs share; they are empty until the first answer."""
+def layout(settings: DashboardSettings, *, stops: bool = False) -> html.Div:
+    """Return the parts of the page that all tabs share; they are empty until the first answer. With ``stops`` there is
+    room for the buttons by which the page stops the training.
+    """
+    tools = [
+        html.A("Copy link", id="link", className="tool", title=COPY),
+        html.Button("Dark", id="themes", className="tool", title="Change between light and dark"),
+    ]
     return html.Div(
         [
             dcc.Location(id="address", refresh=False),
@@ -76,33 +86,14 @@ def layout(settings: DashboardSettings) -> html.Div:
                     html.Strong(TITLE, className="brand"),
                     html.Div(id="run", className="run"),
                     html.P(id="status", className="status", role="status"),
+                    html.Div(tools, className="tools"),
                 ]
             ),
             html.P(LOST, id="lost", role="alert", hidden=True),
+            *([html.Div(id="stops")] if stops else []),  # filled by stops.js
             html.Nav(html.Ul(id="tabs"), **aria(label="Views of the run")),
             html.Div(id="problems", role="alert"),
-            html.Div(
-                [
-                    html.Div(
-                        [
-                            html.Label("Layer", htmlFor="layer"),
-                            dcc.Dropdown(id="layer", placeholder="any layer", clearable=True, className="pick"),
-                        ],
-                        className="field",
-                    ),
-                    html.Div(
-                        [
-                            html.Label("Step", htmlFor="step"),
-                            # A number field would have buttons, and reports text that is no number as NaN.
-                            dcc.Input(id="step", type="text", inputMode="numeric", debounce=True, placeholder="any"),
-                        ],
-                        className="field",
-                    ),
-                    html.Span(id="range"),
-                    html.Span(id="clear"),
-                ],
-                className="looking",
-            ),
+            html.Div(_fields(), id="looking", className="looking"),
             html.Main(id="content"),
         ],
         id="page",
@@ -110,20 +101,41 @@ def layout(settings: DashboardSettings) -> html.Div:
     )
 
 
+def _fields() -> list[Any]:
+    """Return the fields above the panes; ``looking`` names the tab, and the style sheet shows those that change it."""
+    pick = dcc.Dropdown(id="layer", placeholder="any layer", clearable=True, className="pick")
+    # A number field would have buttons, and reports text that is no number as NaN.
+    step = dcc.Input(id="step", type="text", inputMode="numeric", debounce=True, placeholder="any")
+    told: dict[str, Any] = {"data-longest": LONGEST_FILTER, "data-placeholder": "name, verdict or cause"}
+    # page.js puts the field of the filter there: see filterField.
+    words = html.Span(id="filter-room", className="dash-input-container", **told)
+    return [
+        html.Div([html.Label("Layer", htmlFor="layer"), pick], className="field"),
+        html.Div([html.Label("Step", htmlFor="step"), step], className="field"),
+        html.Span(id="range"),
+        html.Span(id="clear"),
+        html.Div([html.Label("Filter", htmlFor="filter"), words], className="field filter"),
+    ]
+
+
 def frame(tab: Tab, drawings: Mapping[Pane, Drawing], theme: str, place: str) -> html.Div:
     """Return the panes of a tab, with the drawings made so far; ``place`` is ``Look.place``."""
     groups: list[Any] = []
-    for pane in tab.panes:
-        section = _pane(pane, drawings.get(pane, WAITING), theme)
+    for order, pane in enumerate(tab.panes):
+        section = _pane(pane, drawings.get(pane, WAITING), theme, order)
         if pane.wide:
             groups.append(section)
-        elif groups and isinstance(groups[-1], list):
-            groups[-1].append(section)
-        else:
-            groups.append([section])
+            continue
+        if not groups or not isinstance(groups[-1], list):
+            groups.append([])
+        groups[-1].append((pane.side or SIDES[len(groups[-1]) % 2], section))
     # Two stacks side by side, so that there is no gap below a short pane beside a tall one.
     stacks = [
-        html.Div([html.Div(group[side::2], className="stack") for side in (0, 1)], className="stacks")
+        html.Div(
+            [html.Div([section for side, section in group if side == at], className="stack") for at in SIDES],
+            className="stacks",
+            style=group[0][1].style,
+        )
         if isinstance(group, list)
         else group
         for group in groups
@@ -136,15 +148,16 @@ def named(part: str, pane: Pane | str) -> dict[str, str]:
     return {"part": part, "pane": pane if isinstance(pane, str) else pane.name}
 
 
-def _pane(pane: Pane, drawing: Drawing, theme: str) -> html.Section:
+def _pane(pane: Pane, drawing: Drawing, theme: str, order: int) -> html.Section:
     return html.Section(
         [
             html.H2(plain(drawing.title), id=named("heading", pane)),
-            html.Div(drawing.controls, id=named("controls", pane)),
+            html.Div(drawing.controls, id=named("controls", pane), className="controls"),
             html.Div(inside(pane, drawing, theme), id=named("body", pane), className=room(drawing)),
             html.Div(beside(drawing), id=named("beside", pane)),
         ],
         className=f"pane {pane.part}{' wide' if pane.wide else ''}",
+        style={"order": order},  # of the panes of both stacks, where a narrow page puts them one below the other
         **data(pane=pane.name),
     )
 
@@ -203,7 +216,7 @@ def status(scene: Scene) -> str:
     far = f"{run.steps:,} step{'' if run.steps == 1 else 's'} recorded"
     behind = "diagnosis up to date" if judged >= run.steps else f"diagnosis of the first {judged:,}"
     why = entry.problem or run.info.outcome.message
-    stands = f"the run {STANDS.get(entry.state, entry.state)}" + (f": {why}" if why else "")
+    stands = STANDS.get(entry.state, entry.state) + (f": {why}" if why else "")
     return plain(f"{far} · {behind} · {stands}")
 
 
@@ -233,8 +246,18 @@ def range_of(scene: Scene) -> list[Any]:
 def clear_of(scene: Scene) -> list[Any]:
     """Return a link that removes layer and step from the address, or a word that they come from the diagnosis."""
     if scene.state.layer is None and scene.state.step is None:
-        return ["as the diagnosis says"] if scene.layer is not None or scene.step is not None else []
-    return [go("back to what the diagnosis says", scene.link(layer=None, step=None))]
+        return ["chosen by the diagnosis"] if scene.layer is not None or scene.step is not None else []
+    return [go("back to the layer and step of the diagnosis", scene.link(layer=None, step=None))]
+
+
+def looking(tab: Tab) -> str:
+    """Return the CSS class of the row of fields: each tab shows the fields that change it."""
+    return f"looking {tab.id}"
+
+
+def link_of(tab: Tab, scene: Scene) -> str:
+    """Return the address of what is shown, with everything in it that is chosen by default."""
+    return scene.link(run=scene.entry.key, tab=tab.id, layer=scene.layer, step=scene.step)
 
 
 def nothing() -> html.Section:

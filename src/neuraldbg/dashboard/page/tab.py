@@ -47,6 +47,8 @@ class Pane:
     """Returns the drawing for a scene."""
     wide: bool = False
     """True if the pane takes the whole width of a large screen."""
+    side: Literal["left", "right"] | None = None
+    """Stack of the pane on a large screen; None for left and right in turn. A narrow one has panes in their order."""
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ written by one function that says which one it is: ``LossSummary.ending`` (media
 - ``training_loop.py``: order, learning rate and outcome of the loop
 - ``task_phases.py``: the phases of a training whose task changes
 - ``optimizer_steps.py``: settings and steps of the main optimizer
+- ``unfed_layers.py``: layers that no gradient ever reached
 - ``graph_wiring.py``: cuts in the graph, and names that show an intention
 - ``simpler_causes.py``: simpler reasons for a run to blow up
 - ``wording.py``: how numbers and names are written

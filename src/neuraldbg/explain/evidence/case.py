@@ -37,7 +37,7 @@ class Case(Symptoms):
 
     @cached_property
     def healthy_grad_norm(self) -> float:
-        """90% quantile of the gradient norm before the onset; NaN if no healthy steps are known."""
+        """90% quantile of the gradient norm before the onset, at least its median; NaN if too few are known."""
         return depth_profiles.healthy_norm(self)
 
     @cached_property

@@ -168,19 +168,21 @@ def activation_profile(run: Symptoms) -> Profile:
     return Profile(tuple(found), np.asarray(list(found.values()), dtype=np.float64))
 
 
-def unit_share(run: Symptoms, row: int, stat: str, of: str) -> tuple[Floats, Floats]:
-    """Return steps and share (0 to 1) of dead units (``dead`` of ``units``) or saturated elements (of ``count``).
-
-    Each reading counts for the unread steps after it as well.
+def saturated_share(run: Symptoms, row: int) -> tuple[Floats, Floats]:
+    """Return steps and share (0 to 1) of saturated elements. Each reading counts for the unread steps after it as
+    well.
     """
-    end = run.origin.step - 1 if run.origin is not None else run.run.steps  # after a NaN every unit looks dead
-    part, whole = (run.held(run.run.series(row, name).between(0, end)) for name in (stat, of))
+    end = run.origin.step - 1 if run.origin is not None else run.run.steps  # NaN is at no bound
+    part, whole = (run.held(run.run.series(row, name).between(0, end)) for name in ("saturated", "count"))
     keep = (whole.values > 0) & np.isfinite(part.values)
     return part.steps[keep].astype(np.float64), part.values[keep] / whole.values[keep]
 
 
 def healthy_norm(run: Symptoms) -> float:
-    """Return the 90% quantile of the gradient norm before the onset; NaN if no healthy steps are known."""
+    """Return the 90% quantile of the gradient norm before the onset, and no less than its median; NaN if no healthy
+    steps are known. A reading counts for the unread steps after it: the first steps are read most closely, and have
+    the largest gradients.
+    """
     norm = run.scalar("grad_norm").finite()
     if run.onset is not None:
         norm = norm.between(0, run.onset - 1)
@@ -188,4 +190,7 @@ def healthy_norm(run: Symptoms) -> float:
         return float("nan")
     # If the norm grew before the onset, only its first steps were healthy.
     usual = float(np.median(norm.values[:HEALTHY_STEPS]))
-    return min(float(np.quantile(norm.values, 0.9)), 10 * usual) if usual > 0 else float("nan")
+    if not usual > 0:
+        return float("nan")
+    held = run.held(norm).values
+    return max(min(float(np.quantile(held, 0.9)), 10 * usual), float(np.median(held)))

@@ -66,11 +66,7 @@ class LossSummary:
     @property
     def ending(self) -> str:
         """The level at the end with its meaning: ``32.6 (median of the last 6 losses)``."""
-        return self.ended()
-
-    def ended(self, *beside: str) -> str:
-        """Return ``ending`` with more text in its brackets."""
-        return f"{number(self.last)} ({'; '.join([self._over('median of the last', 'last'), *beside])})"
+        return f"{number(self.last)} ({self._over('median of the last', 'last')})"
 
     @property
     def course(self) -> str:

@@ -242,7 +242,7 @@ def poor(case: Case) -> float:
 def weigh_poverty(case: Case, weigh: Weighing, weight: float) -> None:
     """Add that the loss is still above that of a model that only knows the class frequencies."""
     weigh.speaks(
-        f"after {len(case.loss)} steps the loss of {case.loss.ending} is still above what the frequencies of the "
+        f"after {case.steps_taken} steps the loss of {case.loss.ending} is still above what the frequencies of the "
         "classes alone give", weight, poor(case), POOR,
     )  # fmt: skip
 

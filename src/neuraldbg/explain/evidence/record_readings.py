@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from neuraldbg.nouns.facts.loss import LossFact, LossTerm
 from neuraldbg.nouns.facts.optimizer import OptimizerFact, ParameterGroup
 from neuraldbg.nouns.facts.params import ParamsFact
 from neuraldbg.nouns.facts.precision import PrecisionFact
+from neuraldbg.nouns.loss_names import loss_names, loss_words
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -60,6 +61,31 @@ class InputStats:
         return self.dtype.removeprefix("torch.").startswith(("int", "uint", "bool", "long"))
 
 
+BREAKS = ("nonfinite_loss", "loss_divergence")
+"""Kinds of events of a training that breaks."""
+BROKEN = 0.5
+"""Confidence from which such an event counts."""
+MODEL_SITES = 2
+"""Gradients of a model that show when it was trained."""
+
+
+class Training(NamedTuple):
+    """One of several trainings in a run."""
+
+    stream: int
+    first: int
+    last: int
+    """Its first and its last step."""
+    optimizer: str
+    model: str
+    """Name of the model. "" if it is not known."""
+
+    def __str__(self) -> str:
+        who = " with ".join(name for name in (self.model, self.optimizer) if name)
+        steps = f"steps {self.first:,} to {self.last:,}" if self.last > self.first else f"step {self.first:,}"
+        return f"{steps} ({who})" if who else steps
+
+
 class RecordReadings:
     """Cached readings of a RunRecord, of the main optimizer (the one with most steps) unless another is named."""
 
@@ -70,9 +96,43 @@ class RecordReadings:
 
     @cached_property
     def stream(self) -> int:
-        """Number of the optimizer with the most steps, the first of equals."""
+        """Number of the optimizer with the most steps, the first of equals. Of trainings one after another it is that
+        of the first whose loss broke.
+        """
+        broke = [event for event in self.run.events if event.kind in BREAKS and event.confidence >= BROKEN]
+        for training in self.trainings:
+            if any(training.first <= event.first_step <= training.last for event in broke):
+                return training.stream
         streams = [int(s) for s in self.history.stream]
         return min(Counter(streams).items(), key=lambda kv: (-kv[1], kv[0]))[0] if streams else 0
+
+    @cached_property
+    def trainings(self) -> tuple[Training, ...]:
+        """The trainings that ran one after another, each with an optimizer of its own: the folds of a cross-validation,
+        a search for a learning rate. Empty for a single one, and if optimizers step by turns.
+        """
+        streams = self.run.streams
+        if len(streams) < 2 or not all(self._alone(stream) for stream in streams):
+            return ()
+        found = []
+        for stream in streams:
+            rows = np.flatnonzero(self.history.stream == stream)
+            first = int(self.history.steps[rows[0]])
+            last = int(self.history.steps[rows[-1]] + self.history.width[rows[-1]] - 1)
+            name = self.run.info.optimizers[stream] if stream < len(self.run.info.optimizers) else ""
+            found.append(Training(stream, first, last, name, self._trained(rows)))
+        return tuple(sorted(found, key=lambda training: training.first))
+
+    def _trained(self, rows: npt.NDArray[np.intp]) -> str:
+        """Return the name of the model of which gradients were read in some rows; "" if of none or of several."""
+        named = set()
+        for model in {layer.model for layer in self.layout.layers}:
+            of = {layer.path for layer in self.layout.layers if layer.model == model}
+            sites = [row for row in self.layout.rows("param_grad") if self.layout.sites[row].module in of]
+            sites = [row for row in sites if row < self.history.sites][:MODEL_SITES]
+            if sites and (self.history.stat(sites, "count", "max")[rows] > 0).any():
+                named.add(model)
+        return named.pop() if len(named) == 1 else ""
 
     @cached_property
     def alone(self) -> bool:
@@ -93,6 +153,15 @@ class RecordReadings:
     def loss_of(self, stream: int) -> LossSummary:
         """Return the summary of the losses of one optimizer."""
         return LossSummary(self.run.scalar("loss", stream), alone=self._alone(stream))
+
+    def loss_words(self, stream: int | None = None) -> str:
+        """Return the loss of the main optimizer, or of another, in words: ``the loss`` if the run has only one."""
+        return loss_words(self.loss_names.get(self.stream if stream is None else stream, "loss"))
+
+    @cached_property
+    def loss_names(self) -> dict[int, str]:
+        """Names of the losses by the number of their optimizer."""
+        return loss_names(self.run)
 
     @cached_property
     def loss(self) -> LossSummary:
@@ -140,6 +209,11 @@ class RecordReadings:
         return int((rows if stream is None else rows & (self.history.stream == stream)).sum())
 
     @property
+    def steps_taken(self) -> int:
+        """The number of steps of the run, where a loss that was thinned to bins has fewer values."""
+        return self.run.steps or len(self.history)
+
+    @property
     def steps_known(self) -> int:
         """The number of recorded steps, full and light; steps that were folded into one row count as one."""
         return int(self._told.sum())
@@ -155,6 +229,11 @@ class RecordReadings:
         hit = np.flatnonzero((history.steps <= step) & (step < history.steps + history.width))
         return bool(self._read[hit].any())
 
+    def read_within(self, first: int, end: int) -> bool:
+        """Return True if the sites were read in any step from ``first`` on and before ``end``."""
+        history = self.history
+        return bool(self._read[(history.steps < end) & (history.steps + history.width > first)].any())
+
     @cached_property
     def throughout(self) -> str:
         """The wording of "always" for readings of sites: "in all 200 steps", or "in all 48 steps that were read, of
@@ -162,6 +241,13 @@ class RecordReadings:
         """
         steps = self.run.steps or len(self.history)
         return f"in all {self.steps_read()} steps that were read, of {steps}" if self.skips else f"in all {steps} steps"
+
+    @cached_property
+    def counted(self) -> str:
+        """The words behind a noun of which only those in full steps were counted: " that were read"; empty if all steps
+        were full, so that the count is a total.
+        """
+        return " that were read" if self.skips else ""
 
     def rank(self, series: Series) -> npt.NDArray[np.int64]:
         """Return the index of the step of each value of a series, counted from 0 over all steps of its optimizers, full

@@ -6,7 +6,6 @@ import math
 import statistics
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,9 +14,7 @@ from neuraldbg.explain.evidence.record_readings import RecordReadings
 from neuraldbg.explain.evidence.wording import number, plural
 from neuraldbg.nouns.facts.accumulation import AccumulationFact
 from neuraldbg.nouns.facts.loss import LossFact
-
-if TYPE_CHECKING:
-    from neuraldbg.nouns import Event
+from neuraldbg.nouns.facts.targets import TargetsFact
 
 KINDS = {
     "nonfinite": "nonfinite_loss",
@@ -48,8 +45,8 @@ WINDOW = 5
 LEARNT_ALREADY = 0.5
 """Share of the loss of a constant guess; a loss below it at the end that did not fall is that of a pretrained model."""
 
-SURE = 0.5
-"""Detector confidence below which an event is not a symptom."""
+CLEAR = 0.05
+"""Share of the initial loss above which a loss that ends higher is said to have risen."""
 
 
 @dataclass(frozen=True)
@@ -176,8 +173,8 @@ def find_trouble(run: RecordReadings) -> Trouble:
         loss = run.loss_of(stream)
         if loss.ends_nonfinite:
             step = loss.nonfinite_from
-            value = _bad_value(run, step)
-            return Trouble("nonfinite", step, f"the loss became {value} at step {step}")
+            value = "infinite" if step is not None and math.isinf(loss.series.at(step)) else "NaN"
+            return Trouble("nonfinite", step, f"{run.loss_words(stream)} became {value} at step {step}")
     if origin is not None and _ruined(run):
         return Trouble("nonfinite", origin.step, f"weights or gradients became NaN or infinite at step {origin.step}")
     for stream in run.run.streams:
@@ -186,8 +183,10 @@ def find_trouble(run: RecordReadings) -> Trouble:
             begun = number(loss.initial)
             if loss.best < 0.95 * loss.initial:
                 begun = loss.lowest
-            peak = [f"at most {number(loss.peak)}"] if loss.peak > 10 * abs(loss.last) else []
-            return Trouble("diverged", loss.diverged_from, f"the loss rose from {begun} to {loss.ended(*peak)}")
+            said = f"{run.loss_words(stream)} rose from {begun} to {loss.ending} over {_steps(run)}"
+            if loss.peak > 10 * abs(loss.last):
+                said += f", with a peak of {number(loss.peak)}"
+            return Trouble("diverged", loss.diverged_from, said)
     if _still(run):
         steps = plural(run.run.steps or len(run.history), "step")
         return Trouble("still", int(run.history.steps[0]), f"no weight changed in {steps}")
@@ -214,14 +213,14 @@ def _course(run: RecordReadings) -> Trouble:
     guess = guessing_loss(run)
     if not loss.learned and loss.last < LEARNT_ALREADY * guess:
         return Trouble("none")
-    fell = "hardly fell" if loss.last < loss.initial else "did not fall"
-    span = f"{fell} in {plural(run.run.steps or len(loss), 'step')}, from {number(loss.initial)} to {loss.ending}"
+    moved = "rose" if loss.relative < -CLEAR else "hardly fell:" if loss.last < loss.initial else "did not fall:"
+    span = f"{run.loss_words()} {moved} from {number(loss.initial)} to {loss.ending} over {_steps(run)}"
     if loss.stuck and loss.finite.values.min() >= 0:
-        return Trouble("stuck", int(loss.series.steps[0]), f"the loss {span}")
+        return Trouble("stuck", int(loss.series.steps[0]), span)
     if loss.slow and loss.finite.values.min() >= 0:
-        return Trouble("slow", int(loss.series.steps[0]), f"the loss {span}")
+        return Trouble("slow", int(loss.series.steps[0]), span)
     if at_guess(run) and not loss.diverged:
-        said = f"the loss came to rest at {loss.ending}, hardly better than a constant guess ({number(guess)})"
+        said = f"{run.loss_words()} settled at {loss.ending}, {_beside_guess(run, guess)}"
         weak = any(term.kind in ("mse", "squared_error") for term in run.terms)
         return Trouble("stuck", int(loss.series.steps[0]), said, guess=weak)
     if loss.learned or not loss.alone:
@@ -229,9 +228,30 @@ def _course(run: RecordReadings) -> Trouble:
     return Trouble("short" if len(loss) < FEW else "unclear")
 
 
-def _bad_value(run: RecordReadings, step: int | None) -> str:
-    value = run.loss.series.at(step) if step is not None else float("nan")
-    return "infinite" if math.isinf(value) else "NaN"
+def _beside_guess(run: RecordReadings, guess: float) -> str:
+    """Compare the level at the end with a guess that knows no input: with the best one, where the shares of the labels
+    are known.
+    """
+    if any(term.kind in ("mse", "squared_error") for term in run.terms):
+        return f"hardly better than a constant guess ({number(guess)})"  # the mean, which is the best one
+    shares = label_entropy(run)
+    if not shares > 0:
+        return f"hardly better than a guess by chance ({number(guess)})"
+    than = "hardly better" if run.loss.last < shares else "no better"
+    return f"{than} than a constant guess from the shares of the labels ({number(shares)})"
+
+
+def label_entropy(run: RecordReadings) -> float:
+    """Return the loss of the best constant guess of classes, the entropy of the labels; NaN if unknown."""
+    known = [one for one in run.run.known_each(TargetsFact) if one.entropy is not None and one.classes > 1]
+    if len(known) != 1 or len(run.terms) != 1 or run.terms[0].weighted:
+        return float("nan")
+    divisor = run.run.known(AccumulationFact, stream=run.stream)
+    return (known[0].entropy or 0.0) / max(divisor.divisor if divisor is not None else 1.0, 1.0)
+
+
+def _steps(run: RecordReadings) -> str:
+    return plural(run.run.steps or len(run.loss), "step")
 
 
 def _ruined(run: RecordReadings) -> bool:
@@ -241,11 +261,6 @@ def _ruined(run: RecordReadings) -> bool:
     if run.scaled:
         rows = [i for i in rows if sites[i].kind == "param"]
     return bool(rows) and bool((history.stat(rows, "nonfinite")[history.read][-1:] > 0).any())
-
-
-def is_symptom(event: Event) -> bool:
-    """Return True if an event shows a fault: its detector is sure, and a converged run would not have the event."""
-    return event.confidence >= SURE and not event.details.get("after_learning")
 
 
 class Symptoms(RecordReadings):
@@ -264,7 +279,7 @@ class Symptoms(RecordReadings):
     @cached_property
     def kinds(self) -> frozenset[str]:
         """Kinds of events in the run that are symptoms, and the kind that corresponds to the worst symptom."""
-        seen = {event.kind for event in self.run.events if is_symptom(event)}
+        seen = {event.kind for event in self.run.events if event.sure}
         if self.trouble.kind in KINDS:
             seen.add(KINDS[self.trouble.kind])
         return frozenset(seen)

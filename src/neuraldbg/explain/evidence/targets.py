@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from neuraldbg.explain.evidence import training_loop
 from neuraldbg.explain.evidence.wording import number
 from neuraldbg.nouns.facts.loss import LossFact, LossTerm
 from neuraldbg.nouns.facts.targets import TargetsFact
@@ -92,10 +93,9 @@ def applied_by(case: Case, term: LossTerm, name: str) -> str | None:
 
 
 def raised(case: Case, *texts: str) -> str:
-    """Return the last line of the exception that ended the script, if one of these texts is in it; else empty."""
-    outcome = case.run.info.outcome
-    message = outcome.message.strip() if outcome.kind == "raised" else ""
-    return message.splitlines()[-1] if message and any(text in message for text in texts) else ""
+    """Return the exception that ended the script in one line, if one of these texts is in it; else empty."""
+    message = training_loop.raised(case)
+    return training_loop.brief(message) if message and any(text in message for text in texts) else ""
 
 
 def below(case: Case, weigh: Weighing, floor: float, because: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,11 @@ EARLY_LOSSES = 10
 JUMP, JUST_BEFORE, SETTLED = 5.0, 20, 10
 """Factor of one step by which the learning rate must rise to have jumped; steps before an onset that count as shortly
 before it; first steps in which a rise is a warm-up."""
+
+LONG = 120
+"""Characters from which only the first sentence of an error is written."""
+_CLASS = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|Iteration)\b|[A-Za-z_][\w.]*: ")
+"""The begin of an exception's words: its class."""
 
 
 def order(case: Case, stream: int) -> tuple[str, ...]:
@@ -60,6 +66,20 @@ def raised(case: Case) -> str:
     """Return the message of the exception that ended the program; empty if none did."""
     outcome = case.run.info.outcome
     return outcome.message.strip() if outcome.kind == "raised" else ""
+
+
+def brief(message: str) -> str:
+    """Return an exception in one line: its class and the first sentence of its words, without a full stop."""
+    lines = message.strip().splitlines() or ["an exception"]
+    # Python puts the line of a syntax error before it; errors of CUDA have advice behind.
+    line = next((line for line in lines if _CLASS.match(line)), lines[-1])
+    first = line.partition(". ")[0] if len(line) > LONG else line
+    return first.rstrip(".")
+
+
+def crashed(case: Case) -> bool:
+    """Return True if an exception ended the script. ``sys.exit(1)`` is none."""
+    return case.run.info.outcome.kind == "raised" and not raised(case).startswith("SystemExit")
 
 
 def micro_batches(case: Case, stream: int) -> int:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from neuraldbg.nouns.layout import NUMBERED, called
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sized
 
 
 def number(value: float) -> str:
-    """Write a measured number with three significant digits: ``0.00123``, ``2.3``, ``12,300``, ``4.1e+07``, ``NaN``."""
+    """Write a measured number as a person would: ``0.00123``, ``2.3``, ``12,300``, ``4.1e7``, ``NaN``."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -20,8 +20,10 @@ def number(value: float) -> str:
     if value == int(value) and abs(value) < 1e6:
         return str(int(value)) if abs(value) < 1e4 else f"{int(value):,}"
     if 1e3 <= abs(value) < 1e6:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
+        return f"{float(f'{value:.3g}'):,.0f}"
+    if 1e-4 <= abs(value) < 1e3:
+        return f"{value:.3g}"
+    return powered(value)
 
 
 def moved(ratio: float) -> str:
@@ -34,6 +36,12 @@ def moved(ratio: float) -> str:
 def literal(value: float) -> str:
     """Write a number for code: three significant digits, no separators."""
     return f"{value:.3g}"
+
+
+def powered(value: float) -> str:
+    """Write a very large or very small number with two digits and a power of ten: ``2.9e7``, ``3e-8``."""
+    digits, _, power = f"{value:.1e}".partition("e")
+    return f"{digits.removesuffix('.0')}e{int(power)}"
 
 
 def percent(share: float) -> str:
@@ -58,8 +66,13 @@ def listing(names: Iterable[str], limit: int = 3) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """Write a count with its noun: ``1 step``, ``3 steps``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    """Write a count with its noun: ``1 step``, ``3 steps``, ``5,509 steps``."""
+    return f"{count} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def verb(names: Sized, one: str, several: str) -> str:
+    """Return the form of a verb that fits one name, or several: ``is``, ``are``."""
+    return one if len(names) == 1 else several
 
 
 def rounded(value: float) -> str:

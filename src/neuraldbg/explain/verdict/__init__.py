@@ -13,5 +13,7 @@ followed. The summary names it.
 - ``ranking.py``: explaining-away, and the order of the hypotheses
 - ``verdict.py``: failing, suspect, healthy or inconclusive, and the summary
 - ``causal_chain.py``: cause, events and symptom, in the order of time and data flow
+- ``unknown.py``: the hypothesis of a run that none of the known causes explains
+- ``layer_words.py``: names for layers whose path is a number
 - ``source_lines.py``: the lines of the user's code to show, each with what happens on it
 """

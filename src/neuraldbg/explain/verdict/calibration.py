@@ -10,24 +10,22 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
+import json
 import math
-from typing import Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
-
+from neuraldbg.checked_values import CheckedValues, Field
 from neuraldbg.errors import ConfigError
 from neuraldbg.explain.finding import Tier
 
 FILE = "calibration.json"
+SCHEMA = "neuraldbg.calibration/1"
 _TIERS = frozenset(tier.name.lower() for tier in Tier)
 
 
-class Calibration(BaseModel):
+class Calibration(CheckedValues):
     """The fitted numbers of ``calibration.json``, validated when they are read."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    schema_: Literal["neuraldbg.calibration/1"] = Field(alias="schema")
     about: dict[str, str]
     """A description of each entry."""
     provenance: dict[str, object]
@@ -43,18 +41,13 @@ class Calibration(BaseModel):
     cap: dict[str, float]
     """Largest probability of each tier: what the number of its samples supports."""
 
-    @field_validator("prior", "cap")
     @classmethod
-    def _every_tier(cls, value: dict[str, float]) -> dict[str, float]:
-        if set(value) != _TIERS:
+    def completed(cls, name: str, value: Any) -> Any:
+        """Check that each tier has its number, and that no cap is certainty."""
+        if name in ("prior", "cap") and set(value) != _TIERS:
             message = f"needs exactly {', '.join(sorted(_TIERS))}"
             raise ValueError(message)
-        return value
-
-    @field_validator("cap")
-    @classmethod
-    def _below_certainty(cls, value: dict[str, float]) -> dict[str, float]:
-        if not all(0.5 <= cap < 1 for cap in value.values()):
+        if name == "cap" and not all(0.5 <= cap < 1 for cap in value.values()):
             message = "a cap lies between 0.5 and 1"
             raise ValueError(message)
         return value
@@ -77,8 +70,12 @@ def sigmoid(log_odds: float) -> float:
 def parse(text: str) -> Calibration:
     """Parse a calibration; a damaged one raises ConfigError."""
     try:
-        return Calibration.model_validate_json(text)
-    except ValidationError as error:
+        values = json.loads(text)
+        if not isinstance(values, dict) or values.pop("schema", None) != SCHEMA:
+            message = f"it is no object with the schema {SCHEMA!r}"
+            raise ValueError(message)  # noqa: TRY301 (one way to say what is wrong)
+        return Calibration(values)
+    except ValueError as error:
         message = f"{FILE} is damaged: {error}"
         raise ConfigError(message) from error
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from neuraldbg.explain.cause import NONFINITE
 from neuraldbg.explain.finding import Tier
 from neuraldbg.explain.verdict.calibration import fitted, sigmoid
-from neuraldbg.nouns import Evidence, Hypothesis
+from neuraldbg.nouns import CodeLine, Evidence, Hypothesis
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -69,8 +69,9 @@ def weigh(case: Case, findings: Iterable[tuple[Cause, Finding]]) -> tuple[Weighe
     """Weigh every finding against the others. Return them with their discounts, most likely first."""
     weighed: list[Weighed] = []
     for cause, finding in sorted(findings, key=lambda pair: (-_tier(*pair), -pair[1].log_odds, pair[0].id)):
-        weighed.append(_explained_away(case, Weighed(cause, finding), weighed))
+        weighed.append(_explained_away(case, _too_late(case, Weighed(cause, finding)), weighed))
     weighed = [_stood_back(one, weighed) for one in weighed]
+    weighed = [_led_to(one, weighed) for one in weighed]
     # Where two are at their caps, the one with more evidence comes first.
     weighed.sort(key=lambda w: (-round(w.confidence, 6), -w.tier, -w.log_odds, w.finding.step or 0, w.cause.id))
     return tuple(weighed)
@@ -84,6 +85,7 @@ def rank(case: Case, findings: Iterable[tuple[Cause, Finding]]) -> tuple[Hypothe
     """
     shown = [w for w in weigh(case, findings) if w.confidence >= FLOOR]
     shown.sort(key=lambda w: w.confidence >= CREDIBLE and not ends_so(case, w.cause.explains))
+    shown.sort(key=lambda w: w.confidence >= CREDIBLE and w.cause.apart)
     shown.sort(key=lambda w: w.confidence < CREDIBLE)
     return tuple(_hypothesis(w, rank) for rank, w in enumerate(shown, start=1))
 
@@ -120,12 +122,26 @@ def _explained_away(case: Case, lower: Weighed, others: list[Weighed]) -> Weighe
             # A palliative softens the effects of any specific cause, so its own evidence is that cause's consequence.
             weight = max(weight, (lower.log_odds - higher.log_odds + BEHIND) / fitted().slope)
         if weight > (best.weight if best else 0.0):
-            since = f", at work since step {higher.finding.step}" if higher.finding.step is not None else ""
+            since = f", since step {higher.finding.step}" if higher.finding.step is not None else ""
             best = Evidence(
                 f"{higher.cause.id} explains the same symptoms and is shown more directly{since}",
                 False, weight,
             )  # fmt: skip
-    return replace(lower, discounts=(best,)) if best else lower
+    return replace(lower, discounts=(*lower.discounts, best)) if best else lower
+
+
+def _too_late(case: Case, one: Weighed) -> Weighed:
+    """Lower a cause to just below credible if it was first at work after the trouble had begun, in a run that broke.
+
+    A fault of the program has been there before it was read, and so may others be where nothing was read in between.
+    """
+    step, onset = one.finding.step, case.onset
+    if one.tier is Tier.CERTAIN or step is None or onset is None or not case.trouble.broke:
+        return one
+    if step <= onset + 1 or not case.read_within(onset, step) or one.confidence < CREDIBLE:
+        return one
+    weight = (one.log_odds + BEHIND) / fitted().slope
+    return replace(one, discounts=(Evidence(f"the trouble began before, at step {onset}", False, weight),))
 
 
 def _stood_back(one: Weighed, others: list[Weighed]) -> Weighed:
@@ -135,7 +151,21 @@ def _stood_back(one: Weighed, others: list[Weighed]) -> Weighed:
     if best is None or one.confidence < CREDIBLE:
         return one
     weight = (one.log_odds + BEHIND) / fitted().slope
-    item = Evidence(f"{best.cause.id} is at work, and this follows from it", False, weight)
+    item = Evidence(f"{best.cause.id} was found, and this follows from it", False, weight)
+    return replace(one, discounts=(*one.discounts, item))
+
+
+def _led_to(one: Weighed, others: list[Weighed]) -> Weighed:
+    """Rank a cause behind a credible fault of the program which can lead to it and was at work no later. Both are kept:
+    the one says what went wrong, the other is to be mended.
+    """
+    leading = [w for w in others if w.cause.id in one.cause.effect_of and w.confidence >= CREDIBLE]
+    best = max((w for w in leading if _no_later(w, one)), key=lambda w: w.log_odds, default=None)
+    if best is None or one.log_odds < best.log_odds - BEHIND:
+        return one
+    weight = (one.log_odds - best.log_odds + BEHIND) / fitted().slope
+    since = f" since step {best.finding.step}" if best.finding.step is not None else ""
+    item = Evidence(f"{best.cause.id} is at work{since} and can lead to this: mend it first", False, weight)
     return replace(one, discounts=(*one.discounts, item))
 
 
@@ -166,4 +196,6 @@ def _hypothesis(weighed: Weighed, rank: int) -> Hypothesis:
         rank=rank,
         failure=finding.failure,
         explains=tuple(sorted(cause.explains)),
+        places=(CodeLine(finding.at.file, finding.at.number, finding.at.text, finding.doing),) if finding.at else (),
+        title=finding.title or cause.title,
     )

@@ -1,10 +1,10 @@
 """The lines of the user's code that belong to a hypothesis.
 
 Where the operation that gave the first non-finite value was found, and the hypothesis is about it, it is the line of
-that operation. All other lines come from the PLACES fact: the calls that run a model or a backward pass, make an
-optimizer or step it. Autograd keeps no line of the code that computed a loss, so a fault in the loss has the line that
-calls the backward pass. A cause is at one of these lines or near it, and each line says what happens there. Where a
-program has several of a kind (a GAN has two), all are given.
+that operation; where the cause itself found a line, it is that one. All others come from the PLACES fact: the lines
+that compute the loss, create a layer, an optimizer or a scheduler, or call a model. Each says what happens there. Where
+a program has several of a kind (a GAN has two), both are given. A line that is not known is left out: the line of
+``loss.backward()`` is shown for no fault but a missing optimizer step.
 """
 
 from __future__ import annotations
@@ -22,22 +22,26 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.facts import kinds
 
 USUAL = {
-    "loop": "backward",
-    "loss": "backward",
+    "loop": "",
+    "loss": "loss",
     "data": "forward",
     "optimisation": "optimizer",
-    "architecture": "forward",
-    "precision": "backward",
+    "architecture": "layer",
+    "precision": "",
 }
 """Kind of line for the causes of each category; a cause may name another (``Cause.place``)."""
-INSTEAD = {"optimizer": "step", "scheduler": "step"}
-"""Replacement for a kind that was not seen: optimizer or scheduler were made before the session began."""
+INSTEAD = {"optimizer": "step", "scheduler": "step", "softmax": "loss", "sigmoid": "loss"}
+"""Replacement for a kind that was not found: optimizer or scheduler were created before the session began."""
 WHAT = {
     "backward": "the backward pass is called",
     "evaluation": "the model is evaluated",
     "forward": "the model is called",
-    "optimizer": "the optimizer is made",
-    "scheduler": "the scheduler is made",
+    "layer": "the layer is created",
+    "loss": "the loss is computed",
+    "optimizer": "the optimizer is created",
+    "scheduler": "the scheduler is created",
+    "sigmoid": "the sigmoid is applied",
+    "softmax": "the softmax is applied",
     "step": "the optimizer steps",
 }
 """A description of each kind of line."""
@@ -52,10 +56,18 @@ def places(case: Case, cause: Cause, hypothesis: Hypothesis) -> tuple[CodeLine, 
         return (born,)
     known = case.run.known(PlacesFact)
     seen = known.lines if known is not None else {}
-    kind = USUAL.get(cause.category, "forward") if cause.place is None else cause.place
-    if not seen.get(kind):
+    if hypothesis.places:  # the cause knows the line itself
+        return hypothesis.places
+    kind = USUAL.get(cause.category, "") if cause.place is None else cause.place
+    layer = seen.get(f"layer {hypothesis.layer}", ())
+    if kind in ("softmax", "sigmoid") and any(kind in line.text.lower() for line in layer):  # it is a layer of its own
+        kind = "layer"
+    lines = layer if kind == "layer" else seen.get(kind, ())
+    if not lines:
         kind = INSTEAD.get(kind, "")
-    lines = seen.get(kind, ())
+        lines = seen.get(kind, ())
+    if kind not in WHAT:  # no line is asked for; a file from anybody may have lines of a kind without a name
+        return ()
     return tuple(_line(at, WHAT[kind]) for at in lines) if len(lines) <= MOST else ()
 
 

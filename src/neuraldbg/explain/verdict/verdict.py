@@ -1,6 +1,7 @@
 """The verdict of a run: failing, suspect, healthy or inconclusive, with a summary that a stranger understands.
 
-- ``failing``: the training broke (NaN, divergence), or it learns nothing and a credible cause explains that.
+- ``failing``: the training broke (NaN, divergence), an exception ended the script, or the model learns nothing and a
+  credible cause explains that.
 - ``suspect``: the training runs, but a credible cause is likely to hurt the result; or it learns nothing and no cause
   was found.
 - ``healthy``: the training runs and no credible cause was found. Events alone never make a run suspect.
@@ -10,12 +11,15 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.evidence import targets
-from neuraldbg.explain.evidence.loss_curve import FEW
-from neuraldbg.explain.evidence.training_loop import rise
-from neuraldbg.explain.evidence.wording import number, percent, plural
+from neuraldbg.explain.evidence.loss_curve import FEW, WORTH
+from neuraldbg.explain.evidence.training_loop import brief, crashed, raised, rise
+from neuraldbg.explain.evidence.unfed_layers import unfed_words
+from neuraldbg.explain.evidence.wording import listing, number, percent, plural
 from neuraldbg.explain.finding import Tier
 from neuraldbg.explain.verdict.ranking import CREDIBLE, ends_so
 from neuraldbg.nouns import Unjudged
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.explain.evidence.loss_curve import LossSummary
     from neuraldbg.nouns import Hypothesis
 
 PASSES = 10
@@ -36,91 +41,143 @@ LITTLE = 0.06
 """Leave-one-out R^2 of targets from inputs below which a loss that hardly falls may be the best there is."""
 SURE = 0.9
 """Confidence from which the summary leaves out "most likely"."""
-UNRELATED = (
-    "AttributeError",
-    "FileNotFoundError",
-    "ImportError",
-    "KeyError",
-    "MemoryError",
-    "ModuleNotFoundError",
-    "NameError",
-    "OSError",
-    "PermissionError",
-    "SyntaxError",
-    "TypeError",
-)
-"""Names of exceptions that say nothing about the training itself."""
 
 
 def credible(case: Case, hypotheses: tuple[Hypothesis, ...]) -> tuple[Hypothesis, ...]:
-    """Return the hypotheses to show: all for a run with a symptom or a halt, else only the credible ones."""
+    """Return the hypotheses to show: all for a run with a symptom or a halt, else only the credible ones. Those that an
+    error of the script shows come first.
+    """
     if case.trouble.any or _halted(case):
         return hypotheses
-    return tuple(h for h in hypotheses if h.confidence >= CREDIBLE)
+    shown = sorted(hypotheses, key=lambda h: not of_crash(case, h)) if crashed(case) else hypotheses
+    named = (h for h in shown if h.confidence >= CREDIBLE)
+    return tuple(replace(h, rank=rank) for rank, h in enumerate(named, start=1))
 
 
-def judge(case: Case, hypotheses: tuple[Hypothesis, ...], certain: frozenset[str]) -> tuple[str, str]:
-    """Return verdict and summary. ``certain`` has the ids of the causes that are read from the program itself."""
+def of_crash(case: Case, hypothesis: Hypothesis) -> bool:
+    """Return True if the evidence for a hypothesis is the error that ended the script."""
+    message = raised(case)
+    said = brief(message).partition(": ")[2] or message
+    told = [(one.statement, one.value) for one in hypothesis.evidence if one.supports]
+    return any(said in words or (isinstance(value, str) and value in message) for words, value in told if message)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The verdict of a run, with its summary in one sentence or two."""
+
+    verdict: str
+    summary: str
+    """The symptom and its cause."""
+    headline: str = ""
+    """The symptom alone, for a screen that shows the cause below it; "" if no cause is named."""
+
+
+def judge(
+    case: Case, hypotheses: tuple[Hypothesis, ...], certain: frozenset[str], apart: frozenset[str] = frozenset()
+) -> Judged:
+    """Judge the run. ``certain`` has the ids of the causes that are read from the program itself, ``apart`` those of
+    faults that do no harm to what the model learns.
+    """
+    aside = [h for h in hypotheses if h.confidence >= CREDIBLE and h.cause in apart]
+    judged = _judge(case, tuple(h for h in hypotheses if h.cause not in apart), certain)
+    if not aside:
+        return judged
+    said = f"Beside that, {aside[0].failure}: {aside[0].sentence}."
+    if judged.verdict == "healthy" or (judged.verdict == "inconclusive" and case.run.steps >= FEW):
+        trains = f"The model trains, but with {aside[0].failure}"
+        ending = _ending(case)
+        return Judged("suspect", f"{trains}: {aside[0].sentence}.{ending}", f"{trains}.{ending}")
+    return replace(judged, summary=f"{judged.summary} {said}")
+
+
+def _judge(case: Case, hypotheses: tuple[Hypothesis, ...], certain: frozenset[str]) -> Judged:
+    """Judge the run by the faults that harm what the model learns."""
     named = [h for h in hypotheses if h.confidence >= CREDIBLE]
     top = named[0] if named else None
     steps = case.run.steps or len(case.history)
     # Without a step there is no training to judge; only a cause of the script's own error can be named.
+    if crashed(case) and not case.trouble.broke:
+        return _crash(case, named, steps)
     if steps == 0:
-        if top is not None:
-            what = f"the script ended with {_raised(case)} before its first step"
-            return "failing", _sentence(what, top, hypotheses)
-        return "inconclusive", _nothing_seen(case)
+        return Judged("inconclusive", _nothing_seen(case))
     # The run failed: a credible cause is named as the reason only if such an end can come from it.
     ending = _ending(case)
     trouble = case.trouble
     if trouble.broke or (trouble.any and top is not None) or (_halted(case) and top is not None):
         what = trouble.phrase or f"training was halted ({case.run.info.outcome.message})"
         if top is not None and not ends_so(case, top.explains):
-            return "failing", _sentence(what, None, ()) + f" Beside it: {top.sentence}{_place(top)}." + ending
-        return "failing", _sentence(what, top, hypotheses, rise(case, trouble.step)) + ending
+            said = _sentence(what, None, ())
+            summary = f"{said} Another fault was found: {top.sentence}{_place(top)}.{ending}"
+            return Judged("failing", summary, f"{said} Another fault was found.{ending}")
+        headline = f"{_capital(what)}.{ending}" if top is not None else ""
+        return Judged("failing", _sentence(what, top, hypotheses, _beside(case)) + ending, headline)
     # A short run shows no trend, so only a cause that is read from the program itself counts there.
     sure = [h for h in named if h.cause in certain]
     if steps < FEW and not sure:
         if _halted(case):
-            return "suspect", _sentence(f"training was halted ({case.run.info.outcome.message})", top, hypotheses)
-        return (
-            "inconclusive",
-            f"Only {plural(steps, 'step')} of training: too few to judge, and nothing is plainly wrong.{ending}",
-        )
+            return Judged(
+                "suspect", _sentence(f"training was halted ({case.run.info.outcome.message})", top, hypotheses)
+            )
+        said = f"Only {plural(steps, 'step')} of training: too few to judge, and nothing is plainly wrong.{ending}"
+        return Judged("inconclusive", said)
     if top is not None:
         others = f" ({len(named) - 1} more below)" if len(named) > 1 else ""
-        return (
-            "suspect",
-            f"The model trains, but a fault is likely to hurt the result: {top.sentence}{_place(top)}{others}.{ending}",
-        )
+        rises = _rises(case)
+        said = f"{_capital(rises)}; a fault" if rises else "The model trains, but a fault"
+        said += " is likely to hurt the result"
+        return Judged("suspect", f"{said}: {top.sentence}{_place(top)}{others}.{ending}", f"{said}.{ending}")
     return _without_a_cause(case, hypotheses, ending)
 
 
-def _without_a_cause(case: Case, hypotheses: tuple[Hypothesis, ...], ending: str) -> tuple[str, str]:
-    """Return verdict and summary of a run that did not break, has no credible cause and was long enough to judge."""
-    trouble, steps = case.trouble, case.run.steps or len(case.history)
-    if _crashed(case):
-        return (
-            "inconclusive",
-            f"The script broke off after {plural(steps, 'step')}, in which {_course(case, lower=True)}.{ending}",
+def _crash(case: Case, named: list[Hypothesis], steps: int) -> Judged:
+    """Judge a run that an exception ended: it fails, and what it did before is told beside."""
+    outcome = case.run.info.outcome
+    when = f"after {plural(steps, 'step')}" if steps else "before its first step"
+    where = f", at {outcome.where}," if outcome.where else ""
+    what = f"The script crashed {when}{where} with {brief(raised(case))}"
+    reason = next((h for h in named if of_crash(case, h)), None)
+    if reason is not None:
+        return Judged(
+            "failing", f"{what}, because of {reason.sentence}{_place(replace(reason, step=None))}.", f"{what}."
         )
+    before = case.trouble.phrase or _moved(case)
+    said = f"{what}." + (f" Until then {before}." if steps else "")
+    if named:
+        return Judged("failing", f"{said} Another fault was found: {named[0].sentence}{_place(named[0])}.",
+                      f"{said} Another fault was found.")  # fmt: skip
+    return Judged("failing", said)
+
+
+def _without_a_cause(case: Case, hypotheses: tuple[Hypothesis, ...], ending: str) -> Judged:
+    """Judge a run that did not break, has no credible cause and was long enough to judge."""
+    trouble, steps = case.trouble, case.run.steps or len(case.history)
     if trouble.kind == "slow" and case.loss.still_falling and len(case.loss) < MANY:
-        return "inconclusive", f"{_capital(trouble.phrase)}, but it still falls: too few steps to tell.{ending}"
+        return Judged("inconclusive", f"{_capital(trouble.phrase)}, and still falls: too few steps to judge.{ending}")
     nothing_else = not hypotheses or hypotheses[0].cause in UNTOLD
     if trouble.guess or (trouble.kind in ("slow", "stuck") and nothing_else and _little_told(case)):
-        hint = "Either the inputs do not tell the targets, or something is wrong that is none of the known causes"
-        return "inconclusive", f"{_capital(trouble.phrase)}. {hint}.{ending}"
+        hint = "Either the inputs do not predict the targets, or the fault is none of the known causes"
+        return Judged("inconclusive", f"{_capital(trouble.phrase)}. {hint}.{ending}")
     if trouble.any or _halted(case):
         what = trouble.phrase or f"training was halted ({case.run.info.outcome.message})"
-        return "suspect", _sentence(what, None, hypotheses, rise(case, trouble.step)) + ending
+        return Judged("suspect", _sentence(what, None, hypotheses, _beside(case)) + ending)
     if trouble.kind == "unclear" and len(case.loss) < 100:
-        return "inconclusive", f"{_course(case)} in {plural(steps, 'step')}: too few to tell.{ending}"
+        said = f"{_capital(_moved(case))} over {plural(steps, 'step')}: too few to judge.{ending}"
+        return Judged("inconclusive", said)
+    told = f"No problem found in {_counted(case, steps)}: {_moved(case)}"
     if unseen := gaps(case):
-        told = f"No problem found in {plural(steps, 'step')}: {_course(case, lower=True)}"
         more = f" ({len(unseen) - 1} more below)" if len(unseen) > 1 else ""
-        hides = f"But a fault may hide in what was not read: {unseen[0].what} {unseen[0].reason}{more}"
-        return "inconclusive", f"{told}. {hides}.{ending}"
-    return "healthy", f"No problem found in {plural(steps, 'step')}: {_course(case, lower=True)}.{ending}"
+        hides = f"A fault may hide in what was not read: {unseen[0].what} {unseen[0].reason}{more}"
+        return Judged("inconclusive", f"{told}. {hides}.{ending}")
+    return Judged("healthy", f"{told}.{ending}")
+
+
+def _counted(case: Case, steps: int) -> str:
+    """Write a number of steps: of trainings one after another, or of optimizers by turns, which are not iterations."""
+    if case.trainings:
+        return f"{plural(steps, 'step')} of {len(case.trainings)} trainings, one after another"
+    optimizers = len(case.run.streams)
+    return f"{steps:,} optimizer steps of {optimizers} optimizers" if optimizers > 1 else plural(steps, "step")
 
 
 def gaps(case: Case) -> list[Unjudged]:
@@ -152,8 +209,14 @@ def _sentence(what: str, top: Hypothesis | None, hypotheses: tuple[Hypothesis, .
         return f"{_capital(what)} {sure} {top.sentence}{_place(top)}."
     if hypotheses:
         first = hypotheses[0]
-        return f"{_capital(what)}. No cause is sure; the most likely is {first.cause} ({percent(first.confidence)})."
+        likely = f"No cause is certain; the most likely is {first.cause} ({percent(first.confidence)})"
+        return f"{_capital(what)}. {likely}{f'; {beside}' if beside else ''}."
     return f"{_capital(what)}. None of the known causes explains it{f'; {beside}' if beside else ''}."
+
+
+def _beside(case: Case) -> str:
+    """Write the observations that stand out in a run without a credible cause; "" if there are none."""
+    return "; ".join(filter(None, [unfed_words(case), rise(case, case.trouble.step)]))
 
 
 def _capital(text: str) -> str:
@@ -163,40 +226,51 @@ def _capital(text: str) -> str:
 def _place(hypothesis: Hypothesis) -> str:
     """Write layer and step, unless the hypothesis's sentence has them already."""
     where = "seen at" if hypothesis.category == "data" else "in"
-    told = not hypothesis.layer or hypothesis.layer in hypothesis.sentence
+    told = not hypothesis.layer or re.search(rf"(?<![\w.]){re.escape(hypothesis.layer)}(?![\w.])", hypothesis.sentence)
     layer = "" if told else f", {where} layer {hypothesis.layer!r}"
     step = hypothesis.step
     when = "" if not step or f"step {step}" in hypothesis.sentence else f", since step {step}"
     return layer + when
 
 
-def _course(case: Case, *, lower: bool = False) -> str:
-    loss = case.loss
-    if not len(loss):
-        text = "No loss was seen"
-    elif loss.learned and not loss.finite.values.min() < 0 < loss.finite.values.max():
-        text = f"The loss fell from {number(loss.initial)} to {loss.ending}"
-    else:
-        text = f"The loss went from {number(loss.initial)} to {loss.ending}"
-    return text[:1].lower() + text[1:] if lower else text
+def _moved(case: Case) -> str:
+    """Write the change of each loss over the run."""
+    streams = [one for one in case.loss_names if not case.trainings or one == case.stream]
+    said = [_moved_one(case.loss_of(one), case.loss_words(one)) + _during(case, one) for one in streams]
+    return listing(said) if said else "no loss was recorded"
+
+
+def _rises(case: Case) -> str:
+    """Write the losses that rose in a run of which none fell; "" if none rose, or one fell: then the model trains."""
+    streams = [one for one in case.loss_names if not case.trainings or one == case.stream]
+    losses = {one: case.loss_of(one) for one in streams}
+    if any(loss.learned for loss in losses.values()):
+        return ""
+    return listing([_moved_one(loss, case.loss_words(one)) for one, loss in losses.items() if _rose(loss)])
+
+
+def _rose(loss: LossSummary) -> bool:
+    """Return True if a loss of one sign ended above its first value by more than noise."""
+    return not _signed(loss) and loss.relative < -WORTH and loss.last - loss.initial > 4 * loss.noise
+
+
+def _signed(loss: LossSummary) -> bool:
+    return bool(len(loss.finite)) and bool(loss.finite.values.min() < 0 < loss.finite.values.max())
+
+
+def _during(case: Case, stream: int) -> str:
+    """Write in which of several trainings the loss of an optimizer was, with a space before; "" if there is one."""
+    mine = next((training for training in case.trainings if training.stream == stream), None)
+    return f" in {mine}" if mine is not None else ""
+
+
+def _moved_one(loss: LossSummary, words: str) -> str:
+    verb = "went" if _signed(loss) else "fell" if loss.learned else "rose" if _rose(loss) else "went"
+    return f"{words} {verb} from {number(loss.initial)} to {loss.ending}"
 
 
 def _halted(case: Case) -> bool:
     return case.run.info.outcome.kind == "halted"
-
-
-def _crashed(case: Case) -> bool:
-    """Return True if an exception ended the script that may have to do with the training."""
-    return case.run.info.outcome.kind == "raised" and not _unrelated(case)
-
-
-def _unrelated(case: Case) -> bool:
-    return _raised(case).startswith(UNRELATED) and not case.trouble.broke
-
-
-def _raised(case: Case) -> str:
-    message = case.run.info.outcome.message.strip()
-    return message.splitlines()[-1].rstrip(".") if message else "an exception"
 
 
 def _ending(case: Case) -> str:
@@ -204,13 +278,12 @@ def _ending(case: Case) -> str:
     outcome = case.run.info.outcome
     if outcome.kind == "raised":
         where = f" at {outcome.where}" if outcome.where else ""
-        remark = ", which has nothing to do with the training" if _unrelated(case) else ""
-        return f" The script ended with {_raised(case)}{where}{remark}."
+        return f" The script ended with {brief(outcome.message)}{where}."
     return " The run was interrupted." if outcome.kind == "interrupted" else ""
 
 
 def _nothing_seen(case: Case) -> str:
-    """Write the things that were searched for and found, for a run without a step."""
+    """Write what was searched for and what was found, for a run without a step."""
     # The counts of each thing a training needs show which one is missing.
     info, seen = case.run.info, case.run.info.coverage
     backwards = int(seen.get("backwards", 0))
@@ -229,7 +302,7 @@ def _nothing_seen(case: Case) -> str:
     if backwards >= PASSES and not made:
         by_hand = (
             " No parameter of a module that is called was changed. Either nothing updates the weights, or the program "
-            "does it by hand, on tensors that no module holds: call capture_step() after each step to have those seen."
+            "does it by hand, on tensors that no module holds: call capture_step() after each step to record those."
         )
     transformed = int(seen.get("transformed", 0))
     if transformed >= PASSES and not backwards:
@@ -239,6 +312,6 @@ def _nothing_seen(case: Case) -> str:
             "loss.backward() can."
         )
     return (
-        "No training step was seen. Looked for: steps of any torch optimizer, backward passes, calls of torch modules. "
+        "No training step was seen. Searched for: steps of torch optimizers, backward passes, calls of torch modules. "
         f"Found: {'; '.join(found)}.{by_hand}{_ending(case)}"
     )

@@ -1,18 +1,17 @@
 """The ACCUMULATION fact: several backward passes for one step."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class AccumulationFact(Known):
     """The backward passes of one step that had more than one of them."""
 
     KEY: ClassVar = "accumulation"
-    IDENTITY: ClassVar = ("stream",)
 
     stream: Count = 0
     """Number of the optimizer that stepped."""

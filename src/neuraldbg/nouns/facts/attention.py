@@ -1,14 +1,14 @@
 """The ATTENTION fact: softmax over positions in a training pass."""
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class AttentionPlace:
     """A softmax over positions, read for a few samples, heads and queries."""
 
@@ -27,7 +27,7 @@ class AttentionPlace:
     """The largest score of a query and a key that was read, by size; None if only the weights could be read."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class AttentionFact(Known):
     """The places of a training pass at which a softmax weighs positions."""
 

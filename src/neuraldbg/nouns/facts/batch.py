@@ -1,13 +1,14 @@
 """The BATCH fact: shapes, dtypes and scales of the root model's inputs."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from neuraldbg.nouns.facts.kinds import Count, Wide
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class BatchLeaf:
     """One tensor among the inputs of the root model, with the scale of its columns if it is 2-D."""
 
@@ -30,12 +31,11 @@ class BatchLeaf:
     """Largest element of a tensor of integers, None for other tensors."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class BatchFact(Known):
     """The inputs of the root model as they were in its latest forward pass."""
 
     KEY: ClassVar = "batch"
-    IDENTITY: ClassVar = ("model",)
 
     model: str = ""
     """Name of the root model."""

@@ -1,13 +1,14 @@
 """The BATCHES fact: the inputs of a model over the run, from samples of its first one."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, NamedTuple
 
 from neuraldbg.nouns.facts.kinds import ClassId, Count
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Level:
     """The scale of the inputs in training or in evaluation passes."""
 
@@ -25,7 +26,7 @@ class Level:
     """Median distance of the passes' means from their median."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class AlikeWorkers:
     """Random numbers that all workers of a data loader draw alike."""
 
@@ -48,7 +49,7 @@ class OddBatch(NamedTuple):
     """Samples in the batch."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Columns:
     """The scale of the columns of a table, read in one training batch."""
 
@@ -70,7 +71,7 @@ class Columns:
     """Columns that are constant or not finite."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class EvaluatedDataset:
     """A dataset from which loaders took evaluation batches."""
 
@@ -84,7 +85,7 @@ class EvaluatedDataset:
     """Bursts of evaluation in which it was used."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Overlap:
     """The samples of evaluation passes, compared with those that were trained on."""
 
@@ -118,7 +119,7 @@ class Overlap:
     """Share of the training samples, of whole numbers, that equal another one, at most; 0 if it is not known."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class LoaderWorkers:
     """The one data loader with workers that is at work."""
 
@@ -130,7 +131,7 @@ class LoaderWorkers:
     """Class of the dataset if it is an ``IterableDataset``, else empty."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class EqualBatches:
     """Runs of equal training passes, one directly after the other."""
 
@@ -144,7 +145,7 @@ class EqualBatches:
     """Loader behind the equal passes, None if there is none with workers or several."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class BatchesFact(Known):
     """The batches of a model, logged at the end: their sizes, scale, repetition and overlap.
 
@@ -153,7 +154,6 @@ class BatchesFact(Known):
     """
 
     KEY: ClassVar = "batches"
-    IDENTITY: ClassVar = ("model",)
 
     grid: str
     """Grid on which pixel values lie in training: "bytes" (0..255), "unit" (k/255), "twice" (k/255/255), "shrunk"

@@ -1,18 +1,17 @@
 """The CLIP fact: gradient clipping, and its place in the loop."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ClipFact(Known):
     """The clipping of one optimizer's gradients so far, by norm or by value."""
 
     KEY: ClassVar = "clip"
-    IDENTITY: ClassVar = ("stream", "kind")
 
     scaled: Count
     """Calls on gradients that still carried the loss scale."""

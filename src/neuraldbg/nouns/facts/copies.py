@@ -1,17 +1,16 @@
 """The COPIES fact: evaluated copies of a trained model."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class CopiesFact(Known):
     """A model that is evaluated and in no optimizer, beside the trained one of which it is a copy."""
 
     KEY: ClassVar = "copies"
-    IDENTITY: ClassVar = ("model",)
 
     model: str
     """The name of the copy."""

@@ -1,12 +1,12 @@
 """The DROPOUT fact: dropout in a training pass."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class DropoutPlace:
     """A place in the graph of the loss at which values are dropped."""
 
@@ -16,7 +16,7 @@ class DropoutPlace:
     """The share of values that are set to 0, between 0 and 1."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class DropoutFact(Known):
     """The dropout that was at work in a training pass, read from the graph of the loss."""
 

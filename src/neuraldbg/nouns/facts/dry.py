@@ -1,13 +1,13 @@
 """The DRY fact: backward passes without effect."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from neuraldbg.nouns.facts.kinds import Count, SourceLine
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class DryFact(Known):
     """The backward passes that reached no parameter of any watched model."""
 

@@ -1,13 +1,13 @@
 """The EVALUATION_MODES fact: the evaluations of a model that ran in training mode."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class EvaluationModesFact(Known):
     """Passes of a trained model without gradients, or with gradients and no backward, counted by mode.
 
@@ -15,7 +15,6 @@ class EvaluationModesFact(Known):
     """
 
     KEY: ClassVar = "evaluation_modes"
-    IDENTITY: ClassVar = ("model",)
 
     model: str
     """Name of the model."""

@@ -1,10 +1,10 @@
 """The EVALUATION_SCORES fact: losses and accuracies of all evaluations of the run."""
 
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
 class EvaluationPhase(NamedTuple):
@@ -20,7 +20,7 @@ class EvaluationPhase(NamedTuple):
     """Batches, one for each loss that was computed."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class EvaluationScoresFact(Known):
     """The evaluations of the run with their scores, logged at the end."""
 

@@ -1,19 +1,18 @@
 """The EXPERIMENT fact: the result of one experiment on a copy of a model."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from neuraldbg.nouns.facts.kinds import Count, SourceLine
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ExperimentFact(Known):
     """An experiment that was tried on a copy of a model; one that was judged is of the class for its name."""
 
     KEY: ClassVar = "experiment"
-    IDENTITY: ClassVar = ("id",)
 
     name: str
     """Name of the experiment, a key of ``VARIANTS``."""
@@ -32,7 +31,7 @@ class ExperimentFact(Known):
         return VARIANTS.get(str(value.get("name")), cls) if value.get("judged") is True else cls
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class RandomDraw:
     """An operation of the forward pass that draws random numbers in eval mode."""
 
@@ -44,7 +43,7 @@ class RandomDraw:
     """Source of the whole statement, empty if the line is not known."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class EvalRandom(ExperimentFact):
     """The result of running a model in eval mode twice on the same input."""
 
@@ -54,7 +53,7 @@ class EvalRandom(ExperimentFact):
     """Operations that draw random numbers, at most eight."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class MixingLayer:
     """A recurrent or attention layer that takes the batch for time."""
 
@@ -66,7 +65,7 @@ class MixingLayer:
     """Shape of its input."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class AxisOperation:
     """An operation, such as a softmax, that runs over the batch axis."""
 
@@ -78,19 +77,25 @@ class AxisOperation:
     """Path of the module around it; empty or None for the model itself."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class MeetingPlace:
     """The first layer at which the samples of a batch meet."""
 
     layer: str
-    """Path of the layer."""
+    """Path of the layer, empty if it is not known."""
     type: str
-    """Class of the layer."""
+    """Class of the layer, empty if it is not known."""
     at: str
     """Side on which they are first mixed: "input" or "output"."""
+    op: str = ""
+    """Operation whose result first mixes them, empty if it is not known."""
+    where: SourceLine | None = None
+    """Line of the user's code with that operation, None if it is not known."""
+    swapped: bool = False
+    """True if the samples stay apart, and the operation leaves them along another axis than the first."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class BatchMixing(ExperimentFact):
     """The effect of one sample of a batch on the outputs for the others, in eval mode."""
 
@@ -116,7 +121,7 @@ class BatchMixing(ExperimentFact):
     """Place where samples first meet, None if it was not found."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Causality(ExperimentFact):
     """The effect of later tokens on the outputs before them, in a model that predicts the next token."""
 
@@ -132,9 +137,13 @@ class Causality(ExperimentFact):
     """Path of the first layer whose output changed, None if nothing leaks or it is the model itself."""
     type: str
     """Class of that layer, empty if nothing leaks."""
+    across: bool = False
+    """True if the tokens of other samples alone change those outputs: samples are mixed."""
+    place: MeetingPlace | None = None
+    """Place where the samples mix, None if it was not found or they do not."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class TargetInside(ExperimentFact):
     """The search for the target among the columns of a table that goes into the model."""
 
@@ -161,7 +170,7 @@ class IgnoredOutput(NamedTuple):
     """Shape of the output."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class InputIgnored(ExperimentFact):
     """The effect of the input on the outputs of a model with fresh weights."""
 
@@ -179,7 +188,7 @@ class InputIgnored(ExperimentFact):
     """Output that alone ignores the input, None if it is not one of several."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class PaddingMask(ExperimentFact):
     """The comparison of the padding masks that attention is given with the padding of the ids."""
 
@@ -193,7 +202,7 @@ class PaddingMask(ExperimentFact):
     """Masks that were compared with the padding."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class NonfiniteBirth(ExperimentFact):
     """The operation or the data in which the first non-finite value of the run arose."""
 
@@ -217,7 +226,7 @@ class NonfiniteBirth(ExperimentFact):
     """Share of the values of the "input" that are not finite, None in other phases."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class OddSample(ExperimentFact):
     """The sample that stands out in a batch at which the loss jumped."""
 

@@ -1,18 +1,17 @@
 """The FUNCTIONS fact: custom autograd Functions, compared with finite differences."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from neuraldbg.nouns.facts.kinds import SourceLine
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class FunctionsFact(Known):
     """A custom autograd Function, whose backward is compared with finite differences of its forward."""
 
     KEY: ClassVar = "functions"
-    IDENTITY: ClassVar = ("name",)
 
     name: str
     """The name of the Function's class."""

@@ -1,13 +1,13 @@
 """The GRADIENT_COURSE fact: the agreement between the gradients of single steps."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class GradientWindow:
     """Gradients of neighbouring readings, and the part that all of them share."""
 
@@ -24,12 +24,11 @@ class GradientWindow:
     """Standard error of ``signal`` for pure noise."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class GradientCourseFact(Known):
     """The agreement of single gradients, from a fixed sample of their elements, logged at the end."""
 
     KEY: ClassVar = "gradient_course"
-    IDENTITY: ClassVar = ("stream",)
 
     stream: Count | None = None
     """Number of the optimizer, None if it is not known."""

@@ -1,13 +1,13 @@
 """The HIDDEN fact: weights that no module has registered."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class HiddenWeight:
     """A weight in the graph of the loss that is in no optimizer and no parameter of its holder."""
 
@@ -41,7 +41,7 @@ class HiddenWeight:
     """The optimizer step in which it was first seen."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class HiddenFact(Known):
     """The weights that the graph of the loss reaches and that nothing trains or registers."""
 

@@ -35,8 +35,6 @@ class Known:
 
     KEY: ClassVar[str]
     """Its FactKey, as a string."""
-    IDENTITY: ClassVar[tuple[str, ...]] = ()
-    """Fields that together distinguish facts of the kind; empty where there is only one."""
     WHOLE: ClassVar[str] = ""
     """The field that holds the whole JSON object, where its names are not fixed; empty for most."""
     JOINED: ClassVar[tuple[tuple[str, ...], ...]] = ()

@@ -1,13 +1,14 @@
 """The LOSS fact: the loss and its terms, as read from the graph of one backward pass."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Literal
 
 from neuraldbg.nouns.facts.kinds import ClassId, Count, Wide
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class TensorStatistics:
     """Statistics of a tensor's finite elements, of a sample of them where it is large."""
 
@@ -25,7 +26,7 @@ class TensorStatistics:
     """Standard deviation, None if no element is finite or the tensor is complex."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ProbabilityMass:
     """Sums over the scores that a loss was given, which tell log-probabilities and probabilities from raw scores."""
 
@@ -48,7 +49,7 @@ class ProbabilityMass:
     """Largest sum of exp(score) of a class over the batch, None as ``batch_low``."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class SoftTarget:
     """Targets of a cross entropy that are given as probabilities, one row for each sample."""
 
@@ -62,7 +63,7 @@ class SoftTarget:
     """True if the rows hold nothing but 0 and 1."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class LossTerm:
     """One term of a loss: a loss function of torch, or one that is written out and was recognised."""
 
@@ -104,6 +105,9 @@ class LossTerm:
     """True if the last weights stand directly below, without any operation."""
     sign: Literal[1, -1, 0] | None = None
     """1 if the loss grows with the term, -1 if it falls, 0 if that cannot be told, None if it was not read."""
+    weight: float | None = None
+    """Derivative of the loss by one element of the term before its reduction; None if it is not constant, or not
+    read."""
     mass: ProbabilityMass | None = None
     """Sums over the scores of an NLL or KL loss, None if they were not saved."""
     ignore: Wide | None = None
@@ -121,6 +125,9 @@ class LossTerm:
     """True if that softmax runs over axis 1 or the last one, None if there is none."""
     rows_sum: tuple[float, ...] = ()
     """Smallest and largest sum over the axis of that softmax, empty if there is none."""
+    scattered: tuple[Count, ...] = ()
+    """Shape that was cut into ``input_shape`` by a view or reshape so that the scores of one prediction are of several
+    positions of the head; empty if they are of one."""
     soft: bool = False
     """True if the term was recognised by its log-softmax alone: probabilities as targets, or a loss written by hand."""
     picked: bool = False
@@ -129,12 +136,11 @@ class LossTerm:
     """Targets of such a term that are given as probabilities, None if there are none."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class LossFact(Known):
     """The graph of the loss of one optimizer's steps, from its root down to the first layer outputs."""
 
     KEY: ClassVar = "loss"
-    IDENTITY: ClassVar = ("stream",)
 
     stream: Count = 0
     """Number of the optimizer that steps on this loss."""
@@ -144,3 +150,5 @@ class LossFact(Known):
     """Terms that were recognised, at most eight."""
     gaussian_kl: Literal[1, -1] | None = None
     """1 if the divergence of a variational autoencoder is minimised, -1 if it is maximised, None if there is none."""
+    kl_weight: float | None = None
+    """Derivative of the loss by that divergence of one unit of one sample; None if it is not constant, or not read."""

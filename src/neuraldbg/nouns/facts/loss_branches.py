@@ -1,17 +1,16 @@
 """The LOSS_BRANCHES fact: the gradients of two losses in the weights that both reach."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class LossBranchesFact(Known):
     """Two losses on shared weights, and how far their gradients agree."""
 
     KEY: ClassVar = "loss_branches"
-    IDENTITY: ClassVar = ("pair",)
 
     pair: str
     """``kind`` and both names in one text, by which versions of the fact belong together."""

@@ -1,18 +1,17 @@
 """The MEMORY fact: times that an optimizer lost its state within the run."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class MemoryFact(Known):
     """Times that the optimizer of the same weights was made again, or emptied of its state."""
 
     KEY: ClassVar = "memory"
-    IDENTITY: ClassVar = ("stream",)
 
     stream: Count = 0
     """Number of the first optimizer of these weights."""

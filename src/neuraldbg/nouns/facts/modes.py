@@ -1,17 +1,16 @@
 """The MODES fact: the layers of a model that were in evaluation mode while it was trained."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ModesFact(Known):
     """Modes of a model and its layers in a forward pass that builds a graph."""
 
     KEY: ClassVar = "modes"
-    IDENTITY: ClassVar = ("model",)
 
     model: str = ""
     """Name of the model."""

@@ -1,14 +1,14 @@
 """The NORMS fact: batch normalisation in training passes, layer by layer."""
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class NormLayer:
     """A batch-norm layer in one call: its settings, and its running statistics beside those of the batch."""
 
@@ -42,7 +42,7 @@ class NormLayer:
     """The number of values over which the statistic of one channel is taken; None if it is not known."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class NormsFact(Known):
     """The batch-norm layers that were called in the training passes of one step."""
 

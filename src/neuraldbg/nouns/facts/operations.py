@@ -1,12 +1,13 @@
 """The OPERATIONS fact: operations of the loss graphs, by layer."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class OperationsFact(Known):
     """All operations of the loss graphs so far, by the layer that their result goes into; no shape operations."""
 

@@ -1,13 +1,13 @@
 """The OPTIMIZER fact: the settings of one optimizer, and the tensors that it holds."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ParameterGroup:
     """The settings of one parameter group, as its optimizer held them after a step."""
 
@@ -35,14 +35,17 @@ class ParameterGroup:
     """Switch of the centred RMSprop, False if the group has none."""
     decoupled_weight_decay: bool | float | tuple[float, ...] = False
     """Switch of weight decay beside the gradient, as in AdamW; False if the group has none."""
+    maximize: bool | float | tuple[float, ...] = False
+    """Switch of steps along the gradient instead of against it, False if the group has none."""
+    dampening: float = 0.0
+    """Dampening of SGD's momentum, 0 if the group has none."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class OptimizerFact(Known):
     """One optimizer at one of its steps: its settings, and the tensors in its groups."""
 
     KEY: ClassVar = "optimizer"
-    IDENTITY: ClassVar = ("stream",)
 
     foreign_no_grad: Count
     """Tensors of ``foreign`` whose gradient is None."""

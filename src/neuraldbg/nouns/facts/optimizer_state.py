@@ -1,18 +1,17 @@
 """The OPTIMIZER_STATE fact: second moments of an adaptive optimizer against its epsilon."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class OptimizerStateFact(Known):
     """Second moments of an adaptive optimizer, read from samples of its state after a step."""
 
     KEY: ClassVar = "optimizer_state"
-    IDENTITY: ClassVar = ("stream",)
 
     eps: float
     """Epsilon of the first tensor's group."""

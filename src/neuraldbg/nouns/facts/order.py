@@ -1,13 +1,13 @@
 """The ORDER fact: the calls of one optimizer's loop, in their order."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class OrderFact(Known):
     """The order of one optimizer's loop, from after the step before up to this step.
 
@@ -15,7 +15,6 @@ class OrderFact(Known):
     """
 
     KEY: ClassVar = "order"
-    IDENTITY: ClassVar = ("stream",)
 
     order: tuple[str, ...]
     """Calls: ``zero_grad``, ``forward``, ``backward``, ``grad`` (autograd.grad), ``unscale``, ``clip``,

@@ -1,13 +1,13 @@
 """The PARAMS fact: the parameters of all watched models that something keeps from training."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ParamsFact(Known):
     """Parameters of all watched models, as read at the first steps and then at steps 2**k."""
 

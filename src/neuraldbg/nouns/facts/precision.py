@@ -1,12 +1,12 @@
 """The PRECISION fact: the number formats of the training."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class PrecisionFact(Known):
     """The dtypes of parameters and of autocast, and the use of a gradient scaler."""
 

@@ -1,18 +1,18 @@
 """The RESUME fact: a checkpoint that was loaded, and whether its optimizer state was used."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ResumeFact(Known):
     """A checkpoint that was loaded with ``torch.load`` and holds the state of an optimizer."""
 
     KEY: ClassVar = "resume"
-    IDENTITY: ClassVar = ("id",)
 
     lr: float | None
     """Learning rate in the optimizer's state, None if there is none."""

@@ -1,13 +1,13 @@
 """The SCALER fact: the use of gradient scalers."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ScalerFact(Known):
     """The calls of all gradient scalers so far, and the misuses of them."""
 

@@ -1,13 +1,14 @@
 """The SCHEDULE fact: one learning-rate scheduler, and its steps against the optimizer's."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class PlateauWaits:
     """The metric that a ReduceLROnPlateau was given so far, and its cuts."""
 
@@ -27,12 +28,11 @@ class PlateauWaits:
     """Times that the metric rose."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ScheduleFact(Known):
     """One learning-rate scheduler so far: its settings, its steps and its optimizer's."""
 
     KEY: ClassVar = "schedule"
-    IDENTITY: ClassVar = ("id",)
 
     type: str
     """Name of its class."""
@@ -48,6 +48,8 @@ class ScheduleFact(Known):
     """Number of the scheduler, in the order in which they were made."""
     params: dict[str, float | tuple[float | None, ...]] = field(default_factory=dict)
     """Settings by name: ``T_max``, ``step_size``, ``milestones``, ``total_steps``, ``gamma`` and others."""
+    words: dict[str, str] = field(default_factory=dict)
+    """Settings that are words, by name: ``mode``, ``threshold_mode``, ``anneal_strategy``."""
     position: float | None = None
     """Its ``last_epoch``, None if that is no number."""
     base_lr: float | None = None
@@ -61,4 +63,4 @@ class ScheduleFact(Known):
     early: int = 0
     """Steps that it took before the first of its optimizer."""
     passes: int = 0
-    """Passes over the training DataLoader so far, 0 if unknown."""
+    """Passes over the training DataLoader that were seen so far: all of them or fewer, 0 if unknown."""

@@ -1,14 +1,14 @@
 """The SYMMETRY fact: weight matrices whose rows are alike, or once were."""
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class UnitRows:
     """A weight matrix just before a step, whose rows, one for each unit, are compared with each other."""
 
@@ -28,7 +28,7 @@ class UnitRows:
     """True if the gradient is 0 everywhere."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class SymmetryFact(Known):
     """The weight matrices whose rows were alike in one of the readings so far, as of one step."""
 

@@ -1,10 +1,11 @@
 """The TARGETS fact: the targets of one loss over the run so far, and their relation to the inputs."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, NamedTuple
 
 from neuraldbg.nouns.facts.kinds import ClassId, Count, Numeral, Wide
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
 class ClassScore(NamedTuple):
@@ -18,7 +19,7 @@ class ClassScore(NamedTuple):
     """Predictions of the class that are right."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Predictions:
     """The predictions of the network in the later half of the readings."""
 
@@ -30,7 +31,7 @@ class Predictions:
     """Counts of each class, that with the most labels first; at most 64 classes."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class TokenMask:
     """Means of the mask that multiplies the elements of the loss."""
 
@@ -40,7 +41,7 @@ class TokenMask:
     """Mean of the mask over all other targets."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class TokenOrder:
     """Shares of the labels that a table of the input tokens guesses, in the order given and in the reverse order."""
 
@@ -56,7 +57,7 @@ class TokenOrder:
     """Share of the labels that equal the token at the mirrored position."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class TokenTargets:
     """Targets of a sequence compared with its input tokens, position by position."""
 
@@ -86,7 +87,7 @@ class TokenTargets:
     """Guesses of the labels from tokens, None if too few labels could be guessed."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class TargetFit:
     """The score of a kernel regression of the targets from the inputs, beside those of permuted targets."""
 
@@ -121,12 +122,11 @@ class TargetFit:
     near 1 for amounts, near 0 for names. None if the targets are not whole numbers without a gap."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class TargetsFact(Known):
     """The targets of one loss over the run so far, logged at steps that are powers of two and at the end."""
 
     KEY: ClassVar = "targets"
-    IDENTITY: ClassVar = ("slot",)
     JOINED: ClassVar = (
         ("classes", "distinct", "entropy"),
         ("distinct", "classes"),

@@ -1,12 +1,12 @@
 """The TIES fact: pairs of weights that are meant to be one."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class WeightPair:
     """A pair of weights that began equal, or that a declaration ties, in storages of their own."""
 
@@ -32,7 +32,7 @@ class WeightPair:
     """The step at which the two were first seen to differ; None if they never did."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class TiesFact(Known):
     """The pairs of weights that should share one tensor and are two tensors."""
 

@@ -1,13 +1,13 @@
 """The TOKENS fact: similarity of the positions of a sequence, block by block."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class TokenLayer:
     """The similarity of the positions that leave a block, or enter the first."""
 
@@ -19,7 +19,7 @@ class TokenLayer:
     """The mean cosine between two positions of the same sample."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class TokensFact(Known):
     """The similarity of the positions of one sequence through the depth of a model."""
 

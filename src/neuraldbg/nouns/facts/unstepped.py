@@ -1,18 +1,17 @@
 """The UNSTEPPED fact: an optimizer that never stepped."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class UnsteppedFact(Known):
     """An optimizer of the watched models' parameters that has not stepped so far."""
 
     KEY: ClassVar = "unstepped"
-    IDENTITY: ClassVar = ("id",)
 
     id: Count = 0
     """Number of the optimizer among those without a step."""

@@ -20,7 +20,7 @@ def numbers(values: Any, what: str, axes: int = 1) -> Floats:
             raise TypeError  # noqa: TRY301
         real: Floats = found.astype(np.float64)
     except (TypeError, ValueError):
-        raise ConfigError(f"{what} are no real numbers: give a list, an array or a tensor of them") from None
+        raise ConfigError(f"{what} are not real numbers: give a list, an array or a tensor of them") from None
     if axes == 1:
         return real.ravel()
     if real.ndim != axes:

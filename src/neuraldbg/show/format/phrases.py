@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, TypeGuard
 
-from neuraldbg.show.format.safe_text import number, says
+from neuraldbg.nouns.layout import called
+from neuraldbg.show.format.safe_text import GUILTY, number, says
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from neuraldbg.nouns import Evidence, Hypothesis
 
+REPEATED = 0.7
+"""Share of a statement's words that were said already, from which on it repeats."""
+
+ROLES = {
+    "cause": "cause",
+    "event": "event",
+    "symptom": "symptom",
+    "guilty": GUILTY,
+    "bad": "layer with events",
+    "untrained": "no gradient",
+    "healthy": "healthy",
+    "unseen": "not read",
+}
+"""Roles of the nodes of a graph, as legends name them."""
 LIKELY = 0.2
 """Probability below which a cause has one line, not a block: a long block would hide the likely one."""
 
@@ -26,7 +42,7 @@ def percent(confidence: float) -> str:
 
 def place(cause: Hypothesis) -> list[str]:
     """Return the layer and the first step of a hypothesis in words, if known."""
-    layer = [cause.layer] if cause.layer else []
+    layer = [cause.place if cause.layer_alias else called(cause.layer)] if cause.layer else []
     return layer + ([f"step {cause.step:,}"] if cause.step is not None else [])
 
 
@@ -37,7 +53,7 @@ def statement(evidence: Evidence) -> str:
     counted = _counted(value)
     # A threshold of zero for a count adds nothing.
     if _numeric(limit) and not (counted and limit == 0) and not says(said, limit, rounded=False):
-        told.append(f"judged against {number(limit)}")
+        told.append(f"threshold {number(limit)}")
     # An integer counts what the statement lists, or is the step that it is about; a word is a name, for programs.
     measured = value is None or (_numeric(value) and not counted) or says(said, value)
     return evidence.statement + (f" [{', '.join(told)}]" if told and measured else "")
@@ -50,6 +66,28 @@ def _numeric(value: object) -> TypeGuard[float]:
 
 def _counted(value: object) -> bool:
     return isinstance(value, Integral)
+
+
+def telling(cause: Hypothesis, said: str, most: int) -> list[Evidence]:
+    """Return the strongest evidence that adds something to the sentence of the cause and to what was already ``said``.
+
+    If there is evidence against, the strongest takes the last place.
+    """
+    told = _words(f"{said} {cause.sentence}")
+    found: dict[bool, list[Evidence]] = {True: [], False: []}
+    for one in cause.evidence:
+        words = _words(one.statement)
+        if words and len(words & told) < REPEATED * len(words):
+            found[one.supports].append(one)
+            told |= words
+    against = found[False][:1]
+    return [*found[True][: most - len(against)], *against]
+
+
+def _words(text: str) -> frozenset[str]:
+    """Return the numbers and the longer words of a text in lower case, without the explanations of averages."""
+    plain = re.sub(r"\((?:lowest )?(?:median|mean) [^()]*\)", " ", text.lower())
+    return frozenset(word.strip(".,:;'()[]") for word in plain.split() if len(word) > 3 or any(map(str.isdigit, word)))
 
 
 def credible(hypotheses: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:

@@ -8,8 +8,6 @@ from pathlib import Path
 
 GUILTY = "guilty layer, or hit first"
 """Meaning of the sign of a guilty layer, in every face: the first cause may name no layer."""
-NO_VALUE = "no value"
-"""Text for a layer without a bar: it was not read, has no such tensor, or had no finite value."""
 ZERO = "exactly 0"
 """Text for a layer whose bar has no place on a log axis."""
 _NUMBER = re.compile(r"(?<![\w.])([-+]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?)(\s?%)?")
@@ -43,7 +41,7 @@ def shortest(file: str) -> str:
 
 
 def number(value: float | str | None) -> str:
-    """Write a number with its significant digits: 0.00123, 4.2, 12,345, 3.1e-08."""
+    """Write a number as a person would: 0.00123, 4.2, 12,345, 3.1e-8."""
     if value is None or isinstance(value, str):
         return value or ""
     if not math.isfinite(value):
@@ -51,7 +49,10 @@ def number(value: float | str | None) -> str:
     if float(value).is_integer() and abs(value) < 1e6:
         return f"{int(value):,}"
     size = abs(value)
-    return f"{value:.3g}" if 1e-4 <= size < 1e4 or size < 1e-4 or size >= 1e6 else f"{value:,.0f}"
+    if 1e-4 <= size < 1e6:
+        return f"{value:.3g}" if size < 1e3 else f"{value:,.0f}"
+    digits, _, power = f"{value:.1e}".partition("e")
+    return f"{digits.removesuffix('.0')}e{int(power)}"
 
 
 def says(statement: str, value: float | str, *, rounded: bool = True) -> bool:
@@ -63,7 +64,10 @@ def says(statement: str, value: float | str, *, rounded: bool = True) -> bool:
         return value.lower() in statement.lower()
     if not math.isfinite(value):
         return number(value).lower().lstrip("-") in statement.lower()
+    shown = number(value).lstrip("-")
     for digits, percent in _NUMBER.findall(statement):
+        if not percent and digits.lstrip("+-") == shown:
+            return True
         said, meant = abs(float(digits.replace(",", ""))), abs(100.0 * value if percent else value)
         if math.isclose(said, meant, rel_tol=0.01, abs_tol=1e-12) or (
             rounded and percent and abs(said - meant) <= HALF / 10 ** len(digits.partition(".")[2])

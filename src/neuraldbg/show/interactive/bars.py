@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.show.format.safe_text import NO_VALUE, ZERO
+from neuraldbg.show.format.safe_text import ZERO
 from neuraldbg.show.interactive.frame import axis, framed, graph_objects, with_notes
 from neuraldbg.show.interactive.words import axis_title, full_names, safe, tick_names
 
@@ -26,6 +26,7 @@ def figure(view: Bars, theme: Theme) -> go.Figure:
     go = graph_objects()
     made = framed(view, theme, view.scale.label)
     rows = full_names(view.layers)
+    words = [safe(words) for words in view.words] or None
     for i, bar in enumerate(view.bars):
         calm = theme.calm[i % len(theme.calm)]
         made.add_trace(
@@ -34,18 +35,24 @@ def figure(view: Bars, theme: Theme) -> go.Figure:
                 y=rows,
                 orientation="h",
                 name=safe(bar.name),
-                customdata=[[layer, view.step] for layer in view.layers],
+                customdata=[[layer if view.of_layers else None, view.step] for layer in view.layers],
+                text=words,
+                textposition="none",
                 marker={
-                    "color": [theme.strong if layer in view.guilty else calm for layer in view.layers],
+                    "color": [
+                        theme.strong if layer in view.guilty and not view.stacked else calm for layer in view.layers
+                    ],
                     "pattern": {"shape": PATTERNS[i % len(PATTERNS)]},
                 },
-                hovertemplate=f"<b>%{{y}}</b><br>%{{fullData.name}}: %{{x:.4g}} {safe(view.scale.unit)}<extra></extra>",
+                hovertemplate=f"<b>%{{y}}</b><br>%{{fullData.name}}: %{{x:.4g}} {safe(view.scale.unit)}"
+                + ("<br>%{text}" if words else "")
+                + "<extra></extra>",
             )
         )
     _limits(made, view, theme)
     made.update_layout(
-        height=min(TALLEST, max(LEAST, ROW * len(rows) * max(1, len(view.bars)) + AROUND)),
-        barmode="group",
+        height=min(TALLEST, max(LEAST, ROW * len(rows) * (1 if view.stacked else max(1, len(view.bars))) + AROUND)),
+        barmode="stack" if view.stacked else "group",
         bargap=0.25,
         showlegend=len(view.bars) > 1,
         xaxis=axis(
@@ -65,7 +72,7 @@ def _ticks(view: Bars, theme: Theme) -> list[str]:
     missing, bad = np.isnan(values).all(axis=0), np.isinf(values).any(axis=0)
     lost = [_zeros(view, i) for i in range(len(view.layers))]
     return [
-        name + (f" ({NO_VALUE})" if missing[i] else " (infinite)" if bad[i] else lost[i])
+        name + (f" ({safe(view.missing)})" if missing[i] else " (not finite)" if bad[i] else lost[i])
         for i, name in enumerate(tick_names(view.layers, view.guilty, theme))
     ]
 
@@ -88,7 +95,7 @@ def _limits(made: go.Figure, view: Bars, theme: Theme) -> None:
             yref="paper",
             yanchor="bottom",
             yshift=2 + 13 * (i % 2),  # two limits may stand near each other
-            text=f"{safe(name)} {value:.4g}",
+            text=f"{safe(name)} {value:.4g} {safe(view.scale.unit)}".rstrip(),
             showarrow=False,
             font={"size": 11, "color": theme.ink},
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuraldbg.show.axes.gaps import seen_until
+from neuraldbg.show.axes.gaps import drawn_until
 from neuraldbg.show.axes.ticks import axis_of
 from neuraldbg.show.format.safe_text import number
 from neuraldbg.show.interactive.frame import graph_objects
@@ -47,15 +47,16 @@ class Columns:
         return found
 
 
-def columns_of(steps: Ints, width: Ints) -> Columns:
-    """Lay the columns of a view out with their gaps."""
-    ends = seen_until(steps, width)
-    gaps = np.flatnonzero(ends[:-1] < steps[1:])
+def columns_of(steps: Ints, width: Ints, end: int | None = None) -> Columns:
+    """Lay the columns of a view out with their gaps, up to ``end``."""
+    until = drawn_until(steps, width, end)
+    after = np.append(steps[1:], max(until[-1], end or 0)) if len(steps) else until
+    gaps = np.flatnonzero(until < after)
     at = gaps + 1
     which = np.insert(np.arange(len(steps)), at, -1)
-    first = np.insert(steps, at, ends[gaps])
-    last = np.insert(steps + width - 1, at, steps[at] - 1)
-    edges: Floats = np.append(first, ends[-1:]).astype(np.float64) - 0.5
+    first = np.insert(steps, at, (steps + width)[gaps])
+    last = np.insert(steps + width - 1, at, np.ceil(after[gaps]).astype(np.int64) - 1)
+    edges: Floats = np.append(np.insert(steps.astype(np.float64), at, until[gaps]), after[-1:]) - 0.5
     return Columns(edges, which, first, last)
 
 

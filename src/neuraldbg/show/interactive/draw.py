@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from neuraldbg.show.forms import Bars, Graph, Heat, Lines, Spread, View
-from neuraldbg.show.interactive import bars, graph, heat, lines, spread
+from neuraldbg.show.forms import Bars, Graph, Heat, Lines, SmoothedLines, Spread, Timeline, View
+from neuraldbg.show.interactive import bars, graph, heat, lines, smoothed_lines, spread, timeline
 from neuraldbg.show.interactive.frame import framed, roomy, say_empty
 from neuraldbg.show.static.theme import Theme, theme_of
 
@@ -32,8 +32,10 @@ FORMS = (
     (Bars, bars.figure),
     (Graph, graph.figure),
     (Heat, heat.figure),
+    (SmoothedLines, smoothed_lines.figure),  # before Lines, which it is too
     (Lines, lines.figure),
     (Spread, spread.figure),
+    (Timeline, timeline.figure),
 )
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from neuraldbg.show.forms import Mark, View
     from neuraldbg.show.static.theme import Theme
 
-TITLE, NOTE = 90, 110
+TITLE, NOTE = 70, 84
 """Characters of a line of the title and of the notes."""
 LANES = 7
 """Rows of the lane of events; events of more kinds share the last one."""

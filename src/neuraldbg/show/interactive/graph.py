@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from neuraldbg.show.format.safe_text import GUILTY
+from neuraldbg.show.format.phrases import ROLES
 from neuraldbg.show.interactive.frame import axis, framed, graph_objects, with_notes
 from neuraldbg.show.interactive.words import safe
+from neuraldbg.show.static.routes import Routes
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from neuraldbg.show.forms import Graph, Link, Node
+    from neuraldbg.show.static.routes import Point
     from neuraldbg.show.static.theme import Theme
 
 SYMBOLS = {
@@ -22,6 +25,7 @@ SYMBOLS = {
     "healthy": "circle",
     "bad": "square",
     "guilty": "star",
+    "untrained": "triangle-down",
     "unseen": "circle-open",
 }
 LABEL, DETAIL = 32, 60
@@ -32,6 +36,12 @@ SHORTEST = 5
 """A label that has room for fewer characters is left to the pointer."""
 RANK, AROUND, LEAST, TALLEST = 46, 140, 300, 1600
 """Sizes in pixels: a rank of nodes, the surroundings of the graph, least height, largest height."""
+BORDER = 0.08
+"""What the vertical axis shows beyond the first and the last rank."""
+PLOT, DOTS = 800, 96
+"""Pixels: usual width of the plot area, and those of an inch."""
+MARKER, LETTER = 9, 6.4
+"""Pixels: from the middle of a marker to its border, and a letter of a label."""
 ARROWS = 300
 """With more links than this they are plain lines."""
 
@@ -41,7 +51,12 @@ def figure(view: Graph, theme: Theme) -> go.Figure:
     made = framed(view, theme, "graph")
     at = {node.id: node for node in view.nodes}
     links = [link for link in view.links if link.source in at and link.target in at]
-    _draw_links(made, links, at, theme)
+    ranks = len({round(node.y, 6) for node in view.nodes})
+    high = min(TALLEST, max(LEAST, RANK * ranks + AROUND))
+    places = [node.x for node in view.nodes] or [0.0]
+    one_column = max(places) - min(places) < 0.05  # its labels have all the width on the right
+    across = [min(places) - 0.05, min(places) + 0.9] if one_column else [-0.05, 1.25]
+    _draw_links(made, links, at, _Page(across[0], across[1], high), theme)
     for role in dict.fromkeys(node.role for node in view.nodes):
         _draw_role(made, [node for node in view.nodes if node.role == role], view, role, theme)
     bare: dict[str, Any] = {
@@ -51,14 +66,10 @@ def figure(view: Graph, theme: Theme) -> go.Figure:
         "showticklabels": False,
         "ticks": "",
     }
-    ranks = len({node.y for node in view.nodes})
-    places = [node.x for node in view.nodes] or [0.0]
-    one_column = max(places) - min(places) < 0.05  # its labels have all the width on the right
-    across = [min(places) - 0.05, min(places) + 0.9] if one_column else [-0.05, 1.25]
     made.update_layout(
-        height=min(TALLEST, max(LEAST, RANK * ranks + AROUND)),
+        height=high,
         xaxis=axis(theme, with_notes("", view, theme), range=across, **bare),
-        yaxis=axis(theme, range=[1.08, -0.08], **bare),
+        yaxis=axis(theme, range=[1 + BORDER, -BORDER], **bare),
         showlegend=True,
     )
     return made
@@ -83,6 +94,7 @@ def _draw_role(made: go.Figure, nodes: list[Node], view: Graph, role: str, theme
         "symptom": theme.ink,
         "bad": theme.calm[4],
         "event": theme.calm[4],
+        "untrained": theme.calm[4],
         "healthy": theme.calm[2],
         "unseen": theme.crowd,
     }
@@ -104,35 +116,77 @@ def _draw_role(made: go.Figure, nodes: list[Node], view: Graph, role: str, theme
             textfont={"size": 11, "color": theme.ink},
             customdata=[[node.layer, node.step, _told(node)] for node in nodes],
             hovertemplate="%{customdata[2]}<extra></extra>",
-            name=GUILTY if role == "guilty" else safe(role),
+            name=ROLES.get(role, safe(role)),
         )
     )
 
 
-def _draw_links(made: go.Figure, links: list[Link], at: dict[str, Node], theme: Theme) -> None:
+@dataclass(frozen=True)
+class _Page:
+    """The plot area of a figure of usual width, for the conversion of its coordinates to inches."""
+
+    left: float
+    right: float
+    high: float
+    """Height of the figure in pixels."""
+
+    def inches(self, x: float, y: float) -> Point:
+        """Return a place in inches from the top left."""
+        return (x - self.left) * self._across, (y + BORDER) * self._down
+
+    def data(self, place: Point) -> Point:
+        """Return a place in the coordinates of the axes."""
+        return place[0] / self._across + self.left, place[1] / self._down - BORDER
+
+    @property
+    def wide(self) -> float:
+        """Width of the plot area in inches."""
+        return PLOT / DOTS
+
+    @property
+    def _across(self) -> float:
+        return self.wide / (self.right - self.left)
+
+    @property
+    def _down(self) -> float:
+        return max(self.high - AROUND, 100) / DOTS / (1 + 2 * BORDER)
+
+
+def _ways(links: list[Link], at: dict[str, Node], page: _Page) -> list[tuple[Link, list[Point]]]:
+    """Return the corners of each arrow, in the coordinates of the axes: beside markers and labels, never through one.
+
+    A marker with its label on the right is a box; arrows begin and end at the marker.
+    """
+    rooms = _rooms(tuple(at.values()))
+    longest = max((len(line) for n in at.values() for line in _label(n.label, rooms[n.id]).split("<br>")), default=0)
+    wide = (2 * MARKER + LETTER * longest) / DOTS
+    shift = wide / 2 - MARKER / DOTS
+    spots = {name: page.inches(node.x, node.y) for name, node in at.items()}
+    routes = Routes({n: (x + shift, y) for n, (x, y) in spots.items()}, (wide, 2 * MARKER / DOTS), page.wide)
+    found = []
+    for link in links:
+        if link.source != link.target:
+            way = routes.way(link.source, link.target)
+            ends = [(spots[link.source][0], way[0][1]), *way[1:-1], (spots[link.target][0], way[-1][1])]
+            found.append((link, [page.data(place) for place in ends]))
+    return found
+
+
+def _draw_links(made: go.Figure, links: list[Link], at: dict[str, Node], page: _Page, theme: Theme) -> None:
+    middle = {}
     if len(links) <= ARROWS:
-        made.update_layout(
-            annotations=[
-                {
-                    "x": at[link.target].x,
-                    "y": at[link.target].y,
-                    "ax": at[link.source].x,
-                    "ay": at[link.source].y,
-                    "axref": "x",
-                    "ayref": "y",
-                    "xref": "x",
-                    "yref": "y",
-                    "text": "",
-                    "showarrow": True,
-                    "arrowhead": 2,
-                    "arrowwidth": 1.3,
-                    "arrowcolor": theme.muted,
-                    "standoff": 9,
-                    "startstandoff": 9,
-                }
-                for link in links
-            ]
-        )
+        arrows, shapes = [], []
+        for link, way in _ways(links, at, page):
+            (x0, y0), (x1, y1) = way[-2:]
+            corners = {"x": x1, "y": y1, "ax": x0, "ay": y0, "axref": "x", "ayref": "y", "xref": "x", "yref": "y"}
+            look = {"showarrow": True, "arrowhead": 2, "arrowwidth": 1.3, "arrowcolor": theme.muted, "text": ""}
+            arrows.append({**corners, **look})
+            if len(way) > 2:
+                path = "M" + "L".join(f"{x:.5f},{y:.5f}" for x, y in way[:-1])
+                shapes.append({"type": "path", "path": path, "line": {"color": theme.muted, "width": 1.3}})
+            (a, b), (c, d) = way[len(way) // 2 - 1 : len(way) // 2 + 1]
+            middle[link.source, link.target] = ((a + c) / 2, (b + d) / 2)
+        made.update_layout(annotations=arrows, shapes=shapes)
     else:
         ends = [(at[link.source], at[link.target]) for link in links]
         made.add_trace(
@@ -146,10 +200,11 @@ def _draw_links(made: go.Figure, links: list[Link], at: dict[str, Node], theme: 
             )
         )
     told = [link for link in links if link.why]
+    halves = [middle.get((link.source, link.target)) or _half(at[link.source], at[link.target]) for link in told]
     made.add_trace(
         graph_objects().Scatter(  # why the one led to the other, at the middle of the arrow
-            x=[(at[link.source].x + at[link.target].x) / 2 for link in told],
-            y=[(at[link.source].y + at[link.target].y) / 2 for link in told],
+            x=[x for x, _ in halves],
+            y=[y for _, y in halves],
             text=[safe(link.why) for link in told],
             mode="markers",
             marker={"size": 12, "opacity": 0.0},
@@ -158,6 +213,10 @@ def _draw_links(made: go.Figure, links: list[Link], at: dict[str, Node], theme: 
             showlegend=False,
         )
     )
+
+
+def _half(a: Node, b: Node) -> Point:
+    return (a.x + b.x) / 2, (a.y + b.y) / 2
 
 
 def _told(node: Node) -> str:

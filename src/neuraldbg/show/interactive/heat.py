@@ -28,7 +28,7 @@ ROW, AROUND, LEAST, TALLEST = 22, 170, 300, 1200
 def figure(view: Heat, theme: Theme) -> go.Figure:
     """Return the map. Unread cells, and cells with NaN or infinite values, have separate colours and names."""
     made = framed(view, theme, view.scale.label)
-    columns = columns_of(view.steps, view.width)
+    columns = columns_of(view.steps, view.width, view.end)
     values, bad = columns.spread(view.values), columns.spread(view.nonfinite.astype(float), 0.0) > 0
     rows = full_names(view.layers)
     z, bar = coloured(values, view.scale)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import plotly.graph_objects as go
 
-    from neuraldbg.show.forms import Ints, Line, Lines, Scale
+    from neuraldbg.show.forms import Bools, Ints, Line, Lines, Scale
     from neuraldbg.show.static.theme import Theme
 
 NAMED = 12
@@ -55,8 +55,10 @@ def figure(view: Lines, theme: Theme) -> go.Figure:
         for step in _some(np.unique(line.nonfinite))
     ]
     first, last = _range(view)
+    margin = max(0.5, 0.02 * (last - first))
+    reach: dict[str, Any] = {"range": [first - margin, last + margin]} if view.end else {}
     made.update_layout(
-        xaxis=axis(theme, with_notes(safe(view.x.label), view, theme), zeroline=False),
+        xaxis=axis(theme, with_notes(safe(view.x.label), view, theme), zeroline=False, **reach),
         yaxis=axis(theme, axis_title(view.y), type="log" if view.y.log else "linear", exponentformat="power"),
         showlegend=len(view.lines) > 1,
     )
@@ -69,15 +71,24 @@ def _draw(
     made: go.Figure, line: Line, scale: Scale, name: str, pen: dict[str, Any], band: str, *, legend: bool
 ) -> None:
     go = graph_objects()
-    if band and line.low is not None and line.high is not None:
-        low = np.where(line.low > 0, line.low, np.nan) if scale.log else line.low
-        edge = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False, "legendgroup": name}
-        there = np.isfinite(low) & np.isfinite(line.high)
-        steps = line.steps[there]
-        made.add_trace(go.Scatter(x=steps, y=low[there], **edge))
-        made.add_trace(go.Scatter(x=steps, y=line.high[there], fill="tonexty", fillcolor=faded(band, 0.18), **edge))
     finite = np.isfinite(line.values)
     alone = finite & ~np.append(finite[1:], False) & ~np.insert(finite[:-1], 0, False)  # a line would not show it
+    ranges: dict[str, Any] | None = None
+    if band and line.low is not None and line.high is not None:
+        low = np.where(line.low > 0, line.low, line.values) if scale.log else line.low
+        for part in _parts(finite & np.isfinite(low) & np.isfinite(line.high)):
+            edge = {"x": line.steps[part], "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
+            edge |= {"showlegend": False, "legendgroup": name}
+            made.add_trace(go.Scatter(y=low[part], **edge))
+            made.add_trace(go.Scatter(y=line.high[part], fill="tonexty", fillcolor=faded(band, 0.18), **edge))
+        ranges = {
+            "type": "data",
+            "array": np.where(alone, line.high - line.values, 0.0),
+            "arrayminus": np.where(alone, line.values - low, 0.0),
+            "symmetric": False,
+            "color": faded(band, 0.5),
+            "width": 0,
+        }
     data = np.empty((len(line.steps), 2), object)
     data[:, 0], data[:, 1] = line.layer, line.steps.tolist()
     made.add_trace(
@@ -88,12 +99,20 @@ def _draw(
             mode="lines+markers" if alone.any() else "lines",
             line=pen,
             marker={"size": np.where(alone, 6, 0)} if alone.any() else None,
+            error_y=ranges if alone.any() else None,
             name=name,
             legendgroup=name,
             showlegend=legend,
             hovertemplate=f"%{{fullData.name}}<br>step %{{x}}<br>{axis_title(scale)}: %{{y:.4g}}<extra></extra>",
         )
     )
+
+
+def _parts(there: Bools) -> list[slice]:
+    """Return the stretches of neighbours of which each is there, of two at least: a band has no width at one."""
+    framed = np.pad(there, 1).astype(np.int8)
+    first, last = np.flatnonzero(np.diff(framed) == 1), np.flatnonzero(np.diff(framed) == -1)
+    return [slice(a, b) for a, b in zip(first.tolist(), last.tolist(), strict=True) if b - a > 1]
 
 
 def _key(name: str, colour: str) -> go.Scatter:
@@ -110,7 +129,7 @@ def _some(steps: Ints) -> Sequence[int]:
 
 def _range(view: Lines) -> tuple[float, float]:
     steps = [np.zeros(0), *(part for line in view.lines for part in (line.steps[:1], line.steps[-1:], *_ends(line)))]
-    both = np.concatenate(steps)
+    both = np.concatenate([*steps, [view.end - 1] if view.end else []])
     return (float(both.min()), float(both.max())) if len(both) else (0.0, 0.0)
 
 

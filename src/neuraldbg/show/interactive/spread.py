@@ -31,14 +31,16 @@ def figure(view: Spread, theme: Theme) -> go.Figure:
         _histograms(made, view, view.edges, view.shares, theme)
     else:
         _bands(made, view, theme)
-    first, last = float(view.steps[0]) - 0.5, float(view.steps[-1] + view.width[-1]) - 0.5
+    first, last = float(view.steps[0]) - 0.5, float(max(view.steps[-1] + view.width[-1], view.end or 0)) - 0.5
     mark_moments(made, view, theme, first, last)
-    made.update_layout(xaxis=axis(theme, with_notes("optimizer step", view, theme), zeroline=False))
+    made.update_layout(
+        xaxis=axis(theme, with_notes("optimizer step", view, theme), zeroline=False, range=[first, last])
+    )
     return made
 
 
 def _histograms(made: go.Figure, view: Spread, edges: Floats, shares: Floats, theme: Theme) -> None:
-    columns = columns_of(view.steps, view.width)
+    columns = columns_of(view.steps, view.width, view.end)
     percent = 100 * columns.spread(shares)
     z, bar = coloured(percent, SHARE)
     bins = [f" are {number(low)} to {number(high)}" for low, high in itertools.pairwise(edges.tolist())]
@@ -72,33 +74,51 @@ def _histograms(made: go.Figure, view: Spread, edges: Floats, shares: Floats, th
 
 
 def _bands(made: go.Figure, view: Spread, theme: Theme) -> None:
+    """Draw each column as bars from its least to its largest value: where nothing was read there is nothing."""
     go = graph_objects()
     colour = theme.calm[0]
-    data = [[view.layer, step] for step in view.steps.tolist()]
+    columns = columns_of(view.steps, view.width, view.end)
+    read = columns.which >= 0
+    at = columns.which[read]
+    left, right = columns.edges[:-1][read], columns.edges[1:][read]
     bands = (
-        ("least to largest", view.low, view.high, 0.15),
-        ("mean ± one standard deviation", view.mean - view.std, view.mean + view.std, 0.3),
+        ("minimum to maximum", view.low, view.high, 0.2),
+        ("mean ± one standard deviation", view.mean - view.std, view.mean + view.std, 0.35),
     )
     for name, low, high, share in bands:
-        there = np.isfinite(low) & np.isfinite(high)
-        edge = {"x": view.steps[there], "mode": "lines", "line": {"width": 0.5, "color": colour}, "legendgroup": name}
-        made.add_trace(go.Scatter(y=low[there], showlegend=False, hoverinfo="skip", **edge))
         made.add_trace(
-            go.Scatter(
-                y=high[there], name=name, fill="tonexty", fillcolor=faded(colour, share), hoverinfo="skip", **edge
+            go.Bar(
+                x=(left + right) / 2,
+                width=right - left,
+                base=low[at],
+                y=(high - low)[at],
+                name=name,
+                marker={"color": faded(colour, share), "line": {"width": 0}},
+                hoverinfo="skip",
             )
         )
-    told = np.stack([in_words(part) for part in (view.low, view.high, view.std)], axis=1)
+    told = np.stack([in_words(part[at]) for part in (view.low, view.high, view.std)], axis=1)
+    places = [[view.layer, step] for step in view.steps[at].tolist()]
+    data = [[*place, *words] for place, words in zip(places, told.tolist(), strict=True)]
+    gaps = np.zeros(0, np.int64) if view.gaps is None else view.gaps
+    x, y = np.insert((left + right) / 2, gaps + 1, right[gaps]), np.insert(view.mean[at], gaps + 1, np.nan)
+    for gap in gaps[::-1].tolist():
+        data.insert(gap + 1, [None, None, "", "", ""])
+    finite = np.isfinite(y)
+    alone = finite & ~np.append(finite[1:], False) & ~np.insert(finite[:-1], 0, False)
     made.add_trace(
         go.Scatter(
-            x=view.steps,
-            y=view.mean,
+            x=x,
+            y=y,
             name="mean",
-            customdata=[[*place, *words] for place, words in zip(data, told.tolist(), strict=True)],
-            mode="lines" if len(view.steps) > 1 else "markers",
+            customdata=data,
+            mode="lines+markers" if alone.any() else "lines",
+            marker={"size": np.where(alone, 6, 0)} if alone.any() else None,
             line={"color": colour, "width": 2},
-            hovertemplate="step %{x}<br>mean %{y:.4g}<br>%{customdata[2]} to %{customdata[3]}"
+            hovertemplate="step %{customdata[1]}<br>mean %{y:.4g}<br>%{customdata[2]} to %{customdata[3]}"
             "<br>standard deviation %{customdata[4]}<extra></extra>",
         )
     )
-    made.update_layout(yaxis=axis(theme, axis_title(view.scale), exponentformat="power"))
+    made.update_layout(
+        yaxis=axis(theme, axis_title(view.scale), exponentformat="power"), barmode="overlay", bargap=0, showlegend=True
+    )

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from neuraldbg.show.format.footnotes import Footnotes
 from neuraldbg.show.format.phrases import credible, percent, place, statement
 from neuraldbg.show.format.safe_text import number, sentence
+from neuraldbg.show.report.costs import costs_of
 from neuraldbg.show.report.pictures import Picture, chain_picture, pictures
 from neuraldbg.show.report.program import program
 from neuraldbg.show.report.watching import about, watching
@@ -20,17 +22,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from neuraldbg.nouns import Chain, Diagnosis, Hypothesis, RunRecord
+    from neuraldbg.nouns.profile import Profile
     from neuraldbg.show.forms import View
+    from neuraldbg.show.report.costs import Costs
 
 Row = tuple[str, str]
 """A name and its value, as a row of a table."""
 
 
 MEANING = {
-    "failing": "The training broke, or is not learning and will not.",
-    "suspect": "The model trains, but something is broken or likely to hurt the result.",
-    "healthy": "Nothing was found that would hurt the result.",
-    "inconclusive": "There was too little to judge by.",
+    "failing": "The training failed, or the model does not learn.",
+    "suspect": "The model trains, but a fault is likely to hurt the result.",
+    "healthy": "No fault was found.",
+    "inconclusive": "Too little was recorded to judge.",
 }
 
 
@@ -41,7 +45,7 @@ class Background:
     title: str
     """Name of the fault in a few words."""
     page: str = ""
-    """Help page with its headings: What it is, How it shows, How it is told apart, What to do."""
+    """Help page with its headings: What it is, Symptoms, Evidence, What to do."""
 
 
 @dataclass(frozen=True)
@@ -89,14 +93,20 @@ class Content:
     name: str
     """Name of the script, for the title."""
     meaning: str
-    """Meaning of the verdict."""
+    """Meaning of the verdict; "" if the headline says it."""
+    headline: str
+    """The symptom, or the whole summary where no cause is named."""
     symptoms: tuple[str, ...]
     causes: tuple[Cause, ...]
     lesser: tuple[Cause, ...]
+    averages: tuple[str, ...]
+    """Footnotes that explain the averages in the texts above."""
     chain: tuple[Point, ...]
     drawn_chain: Picture | None
     leading: tuple[Picture, ...]
     further: tuple[Picture, ...]
+    costs: Costs | None
+    """Time and memory. None if nothing of them was measured."""
     about: tuple[Row, ...]
     program: tuple[Row, ...]
     watching: tuple[Row, ...]
@@ -106,17 +116,23 @@ class Content:
 GLOSSARY: tuple[Row, ...] = (
     ("optimizer step", "one update of the weights; steps are counted from 0"),
     ("layer", "a part of the model, named by its path in the program, such as encoder.0.linear"),
-    ("activation", "what a layer puts out for a batch"),
-    ("gradient", "how the loss changes with each weight; the optimizer moves the weights by it"),
+    ("activation", "the output of a layer for a batch"),
+    ("gradient", "the change of the loss with each weight; the optimizer moves the weights against it"),
     ("norm", "the length of a tensor taken as one vector: the root of the sum of its squares"),
     ("rms", "root mean square: the typical size of a tensor's values, whatever its number of values"),
     ("update ratio", "the size of an update relative to the weights (a layer's, in pictures); about 0.001 is usual"),
-    ("median over weight matrices", "what a diagnosis tells of an update ratio: one number a step; some move further"),
-    ("dead unit", "a channel or feature that was positive for no sample of late, and so passes nothing on"),
-    ("saturated", "at the bound of a bounded activation, where next to no gradient passes"),
+    (
+        "median over weight matrices",
+        "an update ratio in a diagnosis is one number for each step; some layers move further",
+    ),
+    (
+        "dead unit",
+        "a channel or feature that was zero in every row read over many steps, so that no gradient passes it",
+    ),
+    ("saturated", "at the bound of a bounded activation, where almost no gradient passes"),
     ("vanishing, exploding gradients", "gradients that shrink or grow by orders of magnitude from layer to layer"),
-    ("NaN, infinite", "what is left of a number that was no longer computable or too large; it spreads to all others"),
-    ("confidence", "how likely the cause is one of what went wrong, fitted on runs with known faults"),
+    ("NaN, infinite", "the result of an undefined or too large computation; it spreads to every number made from it"),
+    ("confidence", "the probability that this is a true cause of the failure, fitted on runs with known faults"),
 )
 
 
@@ -125,24 +141,32 @@ def content(
     diagnosis: Diagnosis,
     backgrounds: Mapping[str, Background],
     room: Callable[[View], int | None] = lambda _: None,
+    profile: Profile | None = None,
 ) -> Content:
     """Put together what a report says. ``backgrounds`` has titles and pages of causes, by id; ``room`` says how many
-    columns over time of a view are drawn, None where as many as it has.
+    columns over time of a view are drawn, None where as many as it has; ``profile`` is where time and memory went.
     """
     likely = credible(diagnosis.hypotheses)
+    footnotes = Footnotes()
+    headline = footnotes.without(diagnosis.headline or diagnosis.summary)
+    meaning = MEANING.get(diagnosis.verdict, "")
+    causes = tuple(_cause(h, backgrounds, footnotes) for h in likely)
+    lesser = tuple(_cause(h, backgrounds, footnotes) for h in diagnosis.hypotheses if h not in likely)
     leading, further = pictures(run, diagnosis, room)
-    told = diagnosis.summary.lower()
     return Content(
         diagnosis=diagnosis,
         name=PurePath(run.info.script).name or "a training run",
-        meaning=MEANING.get(diagnosis.verdict, ""),
-        symptoms=tuple(s for s in diagnosis.symptoms if s.lower() not in told),
-        causes=tuple(_cause(h, backgrounds) for h in likely),
-        lesser=tuple(_cause(h, backgrounds) for h in diagnosis.hypotheses if h not in likely),
-        chain=points(diagnosis.chain, backgrounds),
-        drawn_chain=chain_picture(run, diagnosis),
+        meaning="" if meaning.rstrip(".") in headline else meaning,
+        headline=headline,
+        symptoms=diagnosis.untold,
+        causes=causes,
+        lesser=lesser,
+        averages=tuple(footnotes.lines()),
+        chain=points(diagnosis.chain, backgrounds) if diagnosis.chain.worth_showing else (),
+        drawn_chain=chain_picture(run, diagnosis) if diagnosis.chain.worth_showing else None,
         leading=leading,
         further=further,
+        costs=costs_of(profile),
         about=about(run, diagnosis),
         program=program(run),
         watching=watching(run, diagnosis),
@@ -150,21 +174,20 @@ def content(
     )
 
 
-def _cause(hypothesis: Hypothesis, backgrounds: Mapping[str, Background]) -> Cause:
-    known = backgrounds.get(hypothesis.cause, Background(hypothesis.cause.replace("_", " ")))
-    failure = hypothesis.failure[:1].upper() + hypothesis.failure[1:]
+def _cause(hypothesis: Hypothesis, backgrounds: Mapping[str, Background], footnotes: Footnotes) -> Cause:
+    known = backgrounds.get(hypothesis.cause, Background(hypothesis.cause))
     tried = ", ".join(f"{key} {number(value)}" for key, value in (hypothesis.verification or {}).items())
     return Cause(
         id=hypothesis.cause,
-        title=known.title[:1].upper() + known.title[1:],
+        title=hypothesis.title or known.title,
         confidence=percent(hypothesis.confidence),
         share=hypothesis.confidence,
         place=", ".join(place(hypothesis)),
-        sentence=sentence(f"{failure}, likely due to {hypothesis.sentence}"),
-        supports=tuple(statement(e) for e in hypothesis.evidence if e.supports),
-        against=tuple(statement(e) for e in hypothesis.evidence if not e.supports),
+        sentence=footnotes.without(sentence(hypothesis.sentence[:1].upper() + hypothesis.sentence[1:])),
+        supports=tuple(footnotes.without(statement(e)) for e in hypothesis.evidence if e.supports),
+        against=tuple(footnotes.without(statement(e)) for e in hypothesis.evidence if not e.supports),
         equivalent=tuple(
-            f"{backgrounds[name].title} ({name})" if name in backgrounds else name for name in hypothesis.equivalent
+            f"{backgrounds[name].title} · {name}" if name in backgrounds else name for name in hypothesis.equivalent
         ),
         tried=tried,
         remedy=sentence(hypothesis.remedy.text),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.show.format.safe_text import counted, number
-from neuraldbg.show.forms import Bars, Graph, Heat, Lines, Spread
+from neuraldbg.show.forms import Bars, Graph, Heat, Lines, Spread, Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 
 MOST = 6
 """Lines, bars or nodes that are said one by one."""
-LAYERS = "Layers stand in the order in which data flows through them, the input side first."
+LAYERS = "Layers are in the order of data flow, the input side first."
 READING: dict[type[View], str] = {
-    Heat: f"A row is a layer, a column a moment of training, a colour the value there. {LAYERS}",
+    Heat: f"Rows are layers, columns are steps of the training, colours are values. {LAYERS}",
     Lines: "Time runs to the right, in optimizer steps: one step is one update of the weights.",
-    Bars: f"A bar is a layer's value. {LAYERS}",
-    Spread: "How the values of one tensor are spread, at each moment of training.",
-    Graph: "Arrows point from what came first, or from where data comes from.",
+    Bars: f"A bar is the value of one layer. {LAYERS}",
+    Spread: "The distribution of the values of one tensor over the steps of the training.",
+    Timeline: "Time runs to the right within one step. The first row is the step, the others are layers in the order "
+    "of their first call.",
+    Graph: "Arrows point in the direction of time or of the data flow.",
 }
 
 WORD: dict[type[View], str] = {
@@ -30,6 +32,7 @@ WORD: dict[type[View], str] = {
     Lines: "over time, as lines",
     Bars: "as bars",
     Spread: "as distributions",
+    Timeline: "as a timeline",
     Graph: "as a graph",
 }
 """Tells pictures of one title apart."""
@@ -37,6 +40,8 @@ WORD: dict[type[View], str] = {
 
 def reading(view: View) -> str:
     """Return how a picture of this form is read."""
+    if isinstance(view, Bars) and not view.of_layers:
+        return "A bar is one part of the whole."
     return READING[type(view)]
 
 
@@ -55,6 +60,8 @@ def _body(view: View) -> list[str]:
         return [said for bar in view.bars if (said := _extremes(bar, view.layers, view.scale.unit))]
     if isinstance(view, Spread):
         return _spread(view)
+    if isinstance(view, Timeline):
+        return _timeline(view)
     if isinstance(view, Graph):
         names = {node.id: node.label for node in view.nodes}
         begun = {node.id: node.label if node.layer else _begun(node.label) for node in view.nodes}
@@ -66,7 +73,7 @@ def _body(view: View) -> list[str]:
 
 
 def _heat(view: Heat) -> list[str]:
-    shape = f"{counted(len(view.layers), 'layer')} over {_span(view.steps, view.width)}"
+    shape = f"{counted(len(view.layers), 'layer')} over {_span(view.steps, view.width, view.end)}"
     finite = np.isfinite(view.values)
     said = [shape]
     if finite.any():
@@ -83,9 +90,19 @@ def _heat(view: Heat) -> list[str]:
 def _spread(view: Spread) -> list[str]:
     low, high = view.low[np.isfinite(view.low)], view.high[np.isfinite(view.high)]
     if not len(low) or not len(high):
-        return [f"{view.layer} over {_span(view.steps, view.width)}"]
+        return [f"{view.layer} over {_span(view.steps, view.width, view.end)}"]
     reach = f"from {number(float(low.min()))} to {number(float(high.max()))}"
-    return [f"{view.layer} over {_span(view.steps, view.width)}: values reach {reach}"]
+    return [f"{view.layer} over {_span(view.steps, view.width, view.end)}: values reach {reach}"]
+
+
+def _timeline(view: Timeline) -> list[str]:
+    """Say how long it all takes, and the layer whose spans are the longest."""
+    lengths = np.where([layer is None for layer in view.layers], -1.0, view.lengths)
+    said = [f"{counted(len(view.rows), 'row')} over {_amount(view.end, view.scale.unit)}"]
+    if (lengths >= 0).any():
+        top = int(lengths.argmax())
+        said.append(f"The longest time, {_amount(lengths[top], view.scale.unit)}, is that of {view.rows[top]}")
+    return said
 
 
 def _line(line: Line, unit: str) -> str:
@@ -122,8 +139,11 @@ def _amount(value: float, unit: str) -> str:
     return f"{number(float(value))} {unit}".rstrip()
 
 
-def _span(steps: Ints, width: Ints) -> str:
-    return f"steps {int(steps[0]):,} to {int(steps[-1] + width[-1] - 1):,}" if len(steps) else "no steps"
+def _span(steps: Ints, width: Ints, end: int | None) -> str:
+    """Write the first and the last step of a picture that ends before ``end``."""
+    if not len(steps):
+        return "no steps"
+    return f"steps {int(steps[0]):,} to {max(int(steps[-1] + width[-1]), end or 0) - 1:,}"
 
 
 def _cut(said: Iterable[str], what: str) -> list[str]:

@@ -23,8 +23,13 @@ if TYPE_CHECKING:
     from neuraldbg.show.report.content import Content
     from neuraldbg.show.report.pictures import Picture
 
-PARTS = (("causes", "Causes"), ("chain", "How it came about"), ("pictures", "Pictures"), ("more", "Further pictures"))
-LAST_PARTS = (("run", "The run"), ("limits", "How far this can be trusted"), ("words", "Words"))
+PARTS = (("causes", "Causes"), ("chain", "Causal chain"), ("pictures", "Pictures"), ("more", "Further pictures"))
+LAST_PARTS = (
+    ("costs", "Time and memory"),
+    ("run", "The run"),
+    ("limits", "Limits of this diagnosis"),
+    ("words", "Glossary"),
+)
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,7 @@ def html(content: Content) -> str:
         "chain": content.chain,
         "pictures": content.leading,
         "more": content.further,
+        "costs": content.costs,
     }
     return environment.get_template("report.html.j2").render(
         content=content,
@@ -81,7 +87,7 @@ def html(content: Content) -> str:
         sign=UNICODE.verdict.get(diagnosis.verdict, ""),
         meaning=content.meaning,
         facts=facts_line(diagnosis.run, " · "),
-        parts=[*(part for part in PARTS if sections[part[0]]), *LAST_PARTS],
+        parts=[part for part in (*PARTS, *LAST_PARTS) if sections.get(part[0], True)],
         chain=drawn("chain", content.drawn_chain) if content.drawn_chain else None,
         leading=[drawn(f"front{i}", one) for i, one in enumerate(content.leading)],
         further=[drawn(f"more{i}", one, ahead=False) for i, one in enumerate(content.further) if not one.view.empty],

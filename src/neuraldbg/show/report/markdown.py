@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.show.forms import View
     from neuraldbg.show.report.content import Cause, Content, Row
+    from neuraldbg.show.report.costs import Costs
 
 WIDTH = 80
 """Columns of a drawing."""
@@ -59,24 +60,28 @@ def fenced(code: str, language: str = "") -> Iterator[str]:
 
 def _lines(content: Content) -> Iterator[str]:
     diagnosis = content.diagnosis
-    yield f"# {diagnosis.verdict.upper()}: {text(sentence(diagnosis.summary))}"
+    yield f"# {diagnosis.verdict.upper()}: {text(sentence(content.headline))}"
     yield ""
-    yield content.meaning
-    yield ""
+    if content.meaning:
+        yield content.meaning
+        yield ""
     yield from _list(text(sentence(symptom)) for symptom in content.symptoms)
     yield text(facts_line(diagnosis.run, " · "))
     yield ""
     if content.causes:
         yield from _heading(2, "Likely cause" if len(content.causes) == 1 else "Likely causes")
         for i, cause in enumerate(content.causes):
-            yield from _heading(3, f"Cause {i + 1}: {text(cause.title)}")
+            yield from _heading(3, f"{i + 1}. {text(cause.title)} · {text(cause.id)}")
             yield from _cause(cause)
         if content.lesser:
             yield from _heading(3, "Less likely")
-            named = ((text(one.title), one.confidence, text(one.place)) for one in content.lesser)
+            named = ((f"{text(one.title)} · {text(one.id)}", one.confidence, text(one.place)) for one in content.lesser)
             yield from _list(" · ".join(filter(None, parts)) for parts in named)
+    for note in content.averages:
+        yield text(note)
+        yield ""
     if content.chain:
-        yield from _heading(2, "How it came about")
+        yield from _heading(2, "Causal chain")
         for i, point in enumerate(content.chain):
             where = f" · {text(point.where)}" if point.where else ""
             how = f" ({text(point.how)})" if point.how else ""
@@ -87,7 +92,7 @@ def _lines(content: Content) -> Iterator[str]:
 
 
 def _cause(cause: Cause) -> Iterator[str]:
-    yield " · ".join(filter(None, (f"**{cause.confidence} sure**", text(cause.place), text(cause.id))))
+    yield " · ".join(filter(None, (f"**{cause.confidence} sure**", text(cause.place))))
     yield ""
     yield text(cause.sentence)
     yield ""
@@ -97,19 +102,19 @@ def _cause(cause: Cause) -> Iterator[str]:
             yield ""
             yield from _list(map(text, said))
     if cause.equivalent:
-        yield f"**What the evidence cannot tell apart from it:** {'; '.join(map(text, cause.equivalent))}"
+        yield f"**Cannot be distinguished from:** {'; '.join(map(text, cause.equivalent))}"
         yield ""
     if cause.tried:
         yield f"**Tried:** {text(cause.tried)}"
         yield ""
     for file, what, code in cause.lines:
-        yield f"**Where to look:** {text(file + f' ({what} here)' * bool(what))}"
+        yield f"**Line of code:** {text(file + f' ({what} here)' * bool(what))}"
         yield ""
         if code:
             yield from fenced(code, "python")
             yield ""
     if cause.remedy or cause.code:
-        yield f"**What to do:** {text(cause.remedy)}"
+        yield f"**Fix:** {text(cause.remedy)}"
         yield ""
         if cause.code:
             yield from fenced(cause.code, "python")
@@ -131,7 +136,7 @@ def _pictures(content: Content) -> Iterator[str]:
         yield ""
     missing = [(one.title, sentence(one.view.empty)) for one in content.further if one.view.empty]
     if missing:
-        yield from _heading(3, "Not shown, as there is nothing to show")
+        yield from _heading(3, "Without data")
         yield from _rows(missing)
 
 
@@ -141,20 +146,50 @@ def _drawing(view: View) -> str:
     return "\n".join(line.rstrip() for line in lines).strip("\n")
 
 
+def _costs(costs: Costs) -> Iterator[str]:
+    yield from _heading(2, "Time and memory")
+    yield from _list(text(sentence(said)) for said in costs.sentences)
+    if costs.bottlenecks:
+        yield from _heading(3, "What costs most")
+        yield from _list(
+            text(sentence(said)) + (f" **To change it:** {text(sentence(remedy))}" if remedy else "")
+            for said, remedy in costs.bottlenecks
+        )
+    if costs.leaks:
+        yield from _heading(3, "Tensors that live on from step to step")
+        for leak in costs.leaks:
+            lines = "; ".join(text(f"{what} at {file}" + f": {code}" * bool(code)) for file, what, code in leak.lines)
+            where = f" {lines}." if lines else ""
+            yield f"- **{text(leak.what)}:** {text(sentence(leak.rate))}{where} **To change it:** {text(leak.remedy)}"
+        yield ""
+    for table in costs.tables:
+        yield from _heading(3, text(table.title))
+        yield f"| {' | '.join(map(text, table.heads))} |"
+        yield f"|{'|'.join(' ---: ' if i in table.numbers else ' --- ' for i in range(len(table.heads)))}|"
+        for row in table.rows:
+            yield f"| {' | '.join(map(text, row))} |"
+        yield ""
+    for note in costs.notes:
+        yield text(sentence(note))
+        yield ""
+
+
 def _rest(content: Content) -> Iterator[str]:
+    if content.costs is not None:
+        yield from _costs(content.costs)
     yield from _heading(2, "The run")
     yield from _rows(content.about)
     if content.program:
-        yield from _heading(3, "What was learnt of the program")
+        yield from _heading(3, "The program")
         yield from _rows(content.program)
-    yield from _heading(2, "How far this can be trusted")
+    yield from _heading(2, "Limits of this diagnosis")
     unjudged = [(one.what, sentence(one.reason)) for one in content.diagnosis.unjudged]
-    yield from _heading(3, "What could not be judged")
-    yield from _rows(unjudged or (("nothing", "every cause that NeuralDBG knows was judged"),))
+    yield from _heading(3, "Not judged")
+    yield from _rows(unjudged or (("nothing", "every known cause was judged"),))
     if content.watching:
-        yield from _heading(3, "How well the run was seen")
+        yield from _heading(3, "What was recorded")
         yield from _rows(content.watching)
-    yield from _heading(2, "Words")
+    yield from _heading(2, "Glossary")
     yield from _rows(content.glossary)
 
 

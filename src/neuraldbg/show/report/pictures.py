@@ -63,6 +63,7 @@ BY_EVENT: dict[str, tuple[Wanted, ...]] = {
     "dead_units": (UNITS, DEAD),
     "exploding_gradients": (GRADIENTS, FLOW),
     "gradient_spike": (GRADIENTS,),
+    "large_weights": (UPDATES,),
     "loss_divergence": (LOSS,),
     "loss_plateau": (LOSS,),
     "loss_spike": (LOSS,),
@@ -78,15 +79,16 @@ BY_EVENT: dict[str, tuple[Wanted, ...]] = {
     "vanishing_gradients": (FLOW, GRADIENTS),
 }
 BY_CATEGORY: dict[str, dict[Wanted, str]] = {
-    "data": {LOSS: "what the model makes of the data", INPUTS: "what goes into the model"},
-    "loop": {LOSS: "what the training loop comes to", UPDATES: "how far its steps move the weights"},
-    "loss": {LOSS: "what the optimizer is to lower"},
-    "optimisation": {UPDATES: "how far steps move the weights", LOSS: "what these steps come to"},
+    "data": {LOSS: "the loss on these data", INPUTS: "the scale of the inputs"},
+    "loop": {LOSS: "the effect on the loss", UPDATES: "the size of the updates"},
+    "loss": {LOSS: "the loss that is optimized"},
+    "optimisation": {UPDATES: "the size of the updates", LOSS: "the effect on the loss"},
     "precision": {UNDERFLOW: "gradients too small for half precision"},
 }
-CALM = (LOSS, GRADIENTS)
+RATE = Wanted("series", Choice(stat="lr"))
+CALM = (LOSS, RATE, GRADIENTS)
 """Leading pictures if no cause has any."""
-OTHERS = (LOSS, GRADIENTS, ACTIVATIONS, FLOW, UPDATES, UNITS)
+OTHERS = (LOSS, RATE, GRADIENTS, ACTIVATIONS, FLOW, UPDATES, UNITS)
 """Then every registered view as it shows itself, but for the chain, which has a place of its own."""
 CHAIN = "chain"
 
@@ -106,7 +108,7 @@ def pictures(
     many, and what its notes say of columns is what is seen.
     """
     causes, loose = _of_causes(diagnosis), _of_others(diagnosis)
-    front = dict.fromkeys([*(causes or CALM), *loose])
+    front = dict.fromkeys(causes or [*CALM, *loose])  # an event that no cause explains does not lead
     others = (Wanted(name) for name in _known() if name not in {CHAIN, "heatmap"})
     leading: list[Picture] = []
     further: list[Picture] = []
@@ -147,9 +149,9 @@ def _of_others(diagnosis: Diagnosis) -> dict[Wanted, str]:
     """Return the views of the events that no cause explains, each with its reason."""
     explained = {kind for hypothesis in diagnosis.hypotheses for kind in hypothesis.explains}
     found: dict[Wanted, list[str]] = {}
-    for wanted, event in _of_events(event for event in diagnosis.events if event.kind not in explained):
+    for wanted, event in _of_events(event for event in diagnosis.events if event.sure and event.kind not in explained):
         found.setdefault(wanted, []).append(event)
-    return {wanted: f"Seen, and not explained: {'; '.join(said)}" for wanted, said in found.items()}
+    return {wanted: f"Not explained by a cause: {'; '.join(said)}" for wanted, said in found.items()}
 
 
 def _of_events(events: Iterable[Event]) -> Iterator[tuple[Wanted, str]]:

@@ -86,7 +86,7 @@ def _precision(value: dict[str, Any]) -> Iterator[Row]:
     said = [f"parameters {', '.join(map(str, value.get('param_dtypes') or ()))}"]
     said.append(f"autocast to {value['autocast']}" if value.get("autocast") else "no autocast")
     if value.get("scaler"):
-        said.append("gradients are scaled")
+        said.append("with a gradient scaler")
     yield "precision", ", ".join(said)
 
 
@@ -102,7 +102,7 @@ def _modes(value: dict[str, Any]) -> Iterator[Row]:
     if value.get("mode_layers") or not value.get("training", True):
         mode = "training" if value.get("training") else "evaluation"
         left = ", ".join(map(str, value.get("eval_layers") or ()))
-        yield "mode while training", f"{mode} mode" + (f", but for {left}" if left else "")
+        yield "mode while training", f"{mode} mode" + (f", except {left}" if left else "")
 
 
 def _order(value: dict[str, Any]) -> Iterator[Row]:

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     Row = tuple[str, str]
 
 ENDED = {
-    "completed": "by itself",
+    "completed": "normally",
     "raised": "with an exception",
-    "interrupted": "it was interrupted",
-    "halted": "NeuralDBG halted it",
-    "running": "it was still running, or was killed",
+    "interrupted": "interrupted",
+    "halted": "halted by NeuralDBG",
+    "running": "still running, or killed",
 }
 
 
@@ -59,9 +59,10 @@ def watching(run: RunRecord, diagnosis: Diagnosis) -> tuple[Row, ...]:
     rows = (
         ("layers seen", _of(coverage.get("seen"), coverage.get("layers"), "layers")),
         ("layers never called", ", ".join(map(str, never))),
+        ("layers only called without gradients", ", ".join(map(str, coverage.get("without_grad") or ()))),
         ("steps read in full", _of(cost.get("full_steps"), run.steps, "steps") if cost else ""),
-        ("older steps", f"{counted(thinned, 'row')} of the record, each for several steps" if thinned else ""),
-        ("recorded coarsely", f"{counted(coarse, 'step')}, as the writer did not keep up" if coarse else ""),
+        ("older steps", f"{counted(thinned, 'row')} of the record are averages over several steps" if thinned else ""),
+        ("stored as averages", f"{counted(coarse, 'step')}, because the disk was too slow" if coarse else ""),
         ("overhead", _overhead(diagnosis.run.get("overhead_ratio"), cost)),
         ("errors of NeuralDBG", number(coverage["errors"]) if coverage.get("errors") else ""),
         *(("note", str(note)) for note in coverage.get("notes") or ()),

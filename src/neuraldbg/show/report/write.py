@@ -12,20 +12,27 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from neuraldbg.nouns import Diagnosis, RunRecord
+    from neuraldbg.nouns.profile import Profile
     from neuraldbg.show.report.content import Background
 
 SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md"}
 
 
-def report(run: RunRecord, diagnosis: Diagnosis, kind: str, backgrounds: Mapping[str, Background]) -> str:
+def report(
+    run: RunRecord,
+    diagnosis: Diagnosis,
+    kind: str,
+    backgrounds: Mapping[str, Background],
+    profile: Profile | None = None,
+) -> str:
     """Return the report as text, ``html`` or ``md``. The first raises MissingExtra without the extra ``plot``."""
     if kind == "md":
         from neuraldbg.show.report.markdown import markdown, room  # noqa: PLC0415 (only the format that is asked for)
 
-        return markdown(content(run, diagnosis, backgrounds, room))
+        return markdown(content(run, diagnosis, backgrounds, room, profile))
     from neuraldbg.show.report.html import html  # noqa: PLC0415
 
-    return html(content(run, diagnosis, backgrounds))
+    return html(content(run, diagnosis, backgrounds, profile=profile))
 
 
 def kind_of(path: Path | str) -> str:

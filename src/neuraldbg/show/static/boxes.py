@@ -17,9 +17,9 @@ TEXT_PT = 8.5
 LINE_IN = 1.3 * TEXT_PT / POINTS
 PAD_IN = 0.07
 """Distance in inches between the text and the border of its box."""
-GAP_IN = (0.15, 0.17)
+GAP_IN = (0.2, 0.22)
 """Least distance in inches between two boxes, across and down: an arrow must fit between them."""
-BESIDE_IN = 0.35
+BESIDE_IN = 0.45
 """Left and right of all boxes, for arrows that pass others by."""
 LEAST_IN, MOST_IN = 0.75, 3.6
 """Width of a box; where there is no room for the least, nodes are dots."""
@@ -45,13 +45,6 @@ class Boxes:
         """Return True if there is no room for boxes."""
         return self.lines == 0
 
-    def border(self, name: str, towards: tuple[float, float]) -> tuple[float, float]:
-        """Return where the straight way from a box's centre to a point leaves the box."""
-        (x, y), (there_x, there_y) = self.centres[name], towards
-        across, down = abs(there_x - x) / self.width, abs(there_y - y) / self.height
-        share = min(1.0, 0.5 / max(across, down, 1e-9))
-        return x + share * (there_x - x), y + share * (there_y - y)
-
     def clear(self, left: float, top: float, right: float, bottom: float) -> bool:
         """Return True if a rectangle touches no box."""
         w, h = self.width / 2, self.height / 2
@@ -64,11 +57,11 @@ def place(nodes: Sequence[Node], wide: float, high: float) -> Boxes:
     rows: dict[float, list[float]] = {}
     for x, y in spots.values():
         rows.setdefault(round(y, 6), []).append(x)
-    across = min((b - a for xs in rows.values() for a, b in pairwise(sorted(xs))), default=1.0)
+    across = min((b - a for xs in rows.values() for a, b in pairwise(sorted(xs))), default=None)
     down = min((b - a for a, b in pairwise(sorted(rows))), default=1.0)
     # The centres are kept half a box from the border, so that a wider box brings them together.
     wide -= 2 * BESIDE_IN
-    width = min(MOST_IN, wide, (across * wide - GAP_IN[0]) / (1 + across) if across < 1 else wide)
+    width = min(MOST_IN, wide, wide if across is None else (across * wide - GAP_IN[0]) / (1 + across))
     for lines in (4, 3, 2, 1):
         height = lines * LINE_IN + 2 * PAD_IN
         if width >= LEAST_IN and down * (high - height) >= height + GAP_IN[1]:

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.colors import ListedColormap, LogNorm
 from matplotlib.patches import Patch
 
+from neuraldbg.show.axes.gaps import drawn_until
 from neuraldbg.show.static.axis import LABEL_PT, ROOMY_IN, TICK_PT, name_axis, page, plainly
 from neuraldbg.show.static.labels import literal
 
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from neuraldbg.show.forms import Floats, Ints, Scale
     from neuraldbg.show.static.theme import Theme
 
-VISIBLE = 250
-"""A column is drawn at least as wide as this part of all the steps, as far as the next one leaves room: a step of many
-thousands would be narrower than a dot."""
 DARKEST = 0.1
 """Share of the colour map at which it begins."""
 UNREAD_HATCH = "////"
@@ -32,14 +30,11 @@ NARROW_RANGE = 30.0
 """A log scale that spans less has numbers at four places, since few powers of ten or none lie within."""
 
 
-def laid_out(steps: Ints, width: Ints) -> tuple[Floats, npt.NDArray[np.intp]]:
-    """Return the borders of columns and gaps side by side, and the column of each, -1 for a gap."""
-    start = steps - 0.5
-    end = start + width
-    least = (end[-1] - start[0]) / VISIBLE
-    end = np.minimum(np.maximum(end, start + least), np.append(start[1:], np.inf))
-    borders = np.column_stack([start, end]).ravel()
-    which = np.column_stack([np.arange(len(steps)), np.full(len(steps), -1)]).ravel()[:-1]
+def laid_out(steps: Ints, width: Ints, end: int | None = None) -> tuple[Floats, npt.NDArray[np.intp]]:
+    """Return the borders of columns and gaps side by side up to ``end``, and the column of each, -1 for a gap."""
+    ends = drawn_until(steps, width, end) - 0.5
+    borders = np.append(np.column_stack([steps - 0.5, ends]).ravel(), max(ends[-1], (end or 0) - 0.5))
+    which = np.column_stack([np.arange(len(steps)), np.full(len(steps), -1)]).ravel()
     keep = np.diff(borders) > 0
     return np.append(borders[:-1][keep], borders[-1]), which[keep]
 

@@ -52,7 +52,7 @@ def counted(title: str, values: Floats, bins: int, notes: tuple[str, ...]) -> Hi
         )
     low, high = float(found.min()), float(found.max())
     if not np.isfinite(high - low):
-        raise ConfigError("the values lie too far apart to be put into bins of equal width")
+        raise ConfigError("the range of the values is too wide for bins of equal width")
     largest = max(abs(low), abs(high))
     if high - low <= 4 * bins * np.spacing(largest):  # all but equal: bins would be narrower than a float can say
         around = 0.5 * largest or 0.5

@@ -6,11 +6,12 @@ Values that are not finite stand at the top edge, and where a log axis has no pl
 from __future__ import annotations
 
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuraldbg.show.format.short_names import short_names
+from neuraldbg.show.format.short_names import LONGEST, short_names
 from neuraldbg.show.static.axis import ROOMY_IN, page, scaled
 from neuraldbg.show.static.labels import literal
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from neuraldbg.show.forms import Bools, Ints, Line
+    from neuraldbg.show.forms import Bools, Floats, Ints, Line
     from neuraldbg.show.static.theme import Theme
 
 STYLES = ("-", "--", "-.", ":")
@@ -43,7 +44,7 @@ def draw_curves(
     axes: Axes, lines: Sequence[Line], guilty: Collection[str], theme: Theme, *, log: bool, charge: str = ""
 ) -> None:
     """Draw the lines and set the scale of the y axis. ``charge`` says behind the name why a layer is strong."""
-    known = np.concatenate([np.zeros(0), *(line.values for line in lines)])
+    known = np.concatenate([np.zeros(0), *(part for line in lines for part in _drawn(line))])
     no_zero = scaled(axes, "y", known, log=log)
     finite = known[np.isfinite(known)]
     if log and len(finite) and not finite.any():
@@ -51,11 +52,13 @@ def draw_curves(
         axes.set_yticks([])  # all that there is stands at the bottom edge: no number is on this axis
         axes.set_yticks([], minor=True)
         no_zero = True
-    names = short_names([line.name for line in lines])
+    # Paths of layers are cut; the words of other lines, such as those of a loss with several terms, are wrapped.
+    paths = short_names([line.name for line in lines if line.layer is not None or " " not in line.name])
+    names = {name: literal(short) for name, short in paths.items()}
     most = NAMED if page(axes).get_figwidth() >= ROOMY_IN else FEW_NAMED
     looks = _looks(lines, guilty, theme, most)
     for line, look in zip(lines, looks, strict=True):
-        label = literal(names[line.name])
+        label = names.get(line.name) or "\n".join(wrap(literal(line.name), LONGEST))
         # A label that starts with an underscore would be left out of the legend.
         label = f" {label}" if label.startswith("_") else label
         label = f"{label} ({charge})" if charge and line.layer in guilty else label
@@ -66,6 +69,11 @@ def draw_curves(
     _mark_nonfinite(axes, lines, guilty, theme)
     if no_zero:
         _mark_zeros(axes, lines, theme)
+
+
+def _drawn(line: Line) -> list[Floats]:
+    """Return the values of a line that a place on the axis is needed for: its points, and the ends of its band."""
+    return [line.values] if line.low is None or line.high is None else [line.values, line.low, line.high]
 
 
 def _looks(lines: Sequence[Line], guilty: Collection[str], theme: Theme, most: int) -> list[Look]:
@@ -99,6 +107,9 @@ def _draw(axes: Axes, line: Line, look: Look, label: str, *, no_zero: bool) -> N
     alone = there & ~framed[:-2] & ~framed[2:]
     if alone.any():  # a point between gaps would be invisible as a line
         size = 4 if look.named else 2
+        if look.named and line.low is not None and line.high is not None:  # a band of no width neither
+            low = np.where((line.low > 0) | (not no_zero), line.low, values)
+            axes.vlines(line.steps[alone], low[alone], line.high[alone], color=look.colour, alpha=0.4, linewidth=2)
         axes.plot(line.steps[alone], values[alone], "o", markersize=size, label="_", **shape)
 
 

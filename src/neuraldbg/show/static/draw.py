@@ -56,6 +56,6 @@ def save(view: View, path: Path | str, *, size_in: tuple[float, float] | None = 
 
 def _forms() -> tuple[Form, ...]:
     """Imported once it is known that matplotlib is there."""
-    from neuraldbg.show.static import bars, graph, heat, histogram, lines, spread  # noqa: PLC0415 (of the extra)
+    from neuraldbg.show.static import bars, graph, heat, histogram, lines, spread, timeline  # noqa: PLC0415 (of the extra)
 
-    return (bars.FORM, graph.FORM, heat.FORM, histogram.FORM, lines.FORM, spread.FORM)
+    return (bars.FORM, graph.FORM, heat.FORM, histogram.FORM, lines.FORM, spread.FORM, timeline.FORM)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from math import hypot
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from matplotlib.path import Path
 
-from neuraldbg.show.format.safe_text import GUILTY
+from neuraldbg.show.format.phrases import ROLES as WORDS
 from neuraldbg.show.forms import Graph
 from neuraldbg.show.static.axis import inches, legend
 from neuraldbg.show.static.boxes import PAD_IN, TEXT_PT, Boxes, place
 from neuraldbg.show.static.form import Form
 from neuraldbg.show.static.labels import POINTS, fitted, width_of
+from neuraldbg.show.static.routes import Frame, Point, Routes, beside, crosses
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,12 +32,8 @@ WHY_PT = 7.0
 DOT_PT = 7.0
 WHY_IN = 1.3
 """Largest width in inches of the words at an arrow."""
-
-
-BOW_IN = 0.3
-"""Distance in inches by which an arrow bends around nodes between its ends."""
-Frame: TypeAlias = "tuple[float, float, float, float]"
-"""Left, top, right and bottom in inches."""
+TALLEST_IN, ROW_IN = 20.0, 0.55
+"""Largest height of a picture, and what a row of boxes of one line takes of it."""
 
 
 @dataclass(frozen=True)
@@ -54,16 +51,17 @@ class Role:
 
 
 ROLES = {
-    "cause": Role("cause", "◆", "D", 2.4, "square,pad=0"),
-    "event": Role("event", "●", "o", 1.2),
-    "symptom": Role("what was seen", "✗", "X", 2.4, "square,pad=0"),
-    "guilty": Role(GUILTY, "◆", "D", 2.4, "square,pad=0"),
-    "bad": Role("layer with events", "●", "o", 1.6),
-    "healthy": Role("healthy", "✓", "s", 1.0),
-    "unseen": Role("never called", "?", "P", 1.0, style=":"),
+    "cause": Role(WORDS["cause"], "◆", "D", 2.4, "square,pad=0"),
+    "event": Role(WORDS["event"], "●", "o", 1.2),
+    "symptom": Role(WORDS["symptom"], "✗", "X", 2.4, "square,pad=0"),
+    "guilty": Role(WORDS["guilty"], "◆", "D", 2.4, "square,pad=0"),
+    "bad": Role(WORDS["bad"], "●", "o", 1.6),
+    "untrained": Role(WORDS["untrained"], "∅", "v", 1.6, style="--"),
+    "healthy": Role(WORDS["healthy"], "✓", "s", 1.0),
+    "unseen": Role(WORDS["unseen"], "?", "P", 1.0, style=":"),
 }
 OTHER = Role("other", "·", "o", 1.0)
-URGENT = ("cause", "guilty", "symptom", "event", "bad")
+URGENT = ("cause", "guilty", "symptom", "event", "bad", "untrained")
 """Roles whose names come first if not all fit."""
 
 
@@ -71,7 +69,8 @@ def size(view: Graph) -> tuple[float, float]:
     """Return a size with an inch for each level, and for each node of the widest one a good part of a hand."""
     rows = Counter(round(node.y, 6) for node in view.nodes)
     widest = max(rows.values(), default=1)
-    return min(11.0, max(7.0, 1.7 * widest)), min(11.0, 1.3 + 0.85 * len(rows))
+    high = max(min(11.0, 1.3 + 0.85 * len(rows)), min(TALLEST_IN, 1.8 + ROW_IN * len(rows)))
+    return min(11.0, max(7.0, 1.7 * widest)), high
 
 
 def draw(figure: Figure, view: Graph, theme: Theme) -> None:
@@ -104,6 +103,7 @@ def _colours(theme: Theme) -> dict[str, str]:
         "symptom": theme.ink,
         "guilty": theme.strong,
         "bad": orange,
+        "untrained": orange,
         "healthy": green,
         "unseen": theme.muted,
     }
@@ -121,10 +121,14 @@ def _boxes(axes: Axes, view: Graph, boxes: Boxes, theme: Theme) -> None:
         weight = "bold" if node.role in URGENT[:2] else "normal"
         said = axes.text(x, y, _in_box(node, role, boxes), ha="center", va="center", color=theme.ink, zorder=4)
         said.set(fontsize=TEXT_PT, fontweight=weight, linespacing=1.15)
-    taken: list[Frame] = []
-    for link in view.links:
-        if link.source in boxes.centres and link.target in boxes.centres and link.source != link.target:
-            _arrow(axes, link, boxes, taken, theme)
+    routes = Routes(boxes.centres, (boxes.width, boxes.height), axes.get_xlim()[1])
+    known = [link for link in view.links if link.source in boxes.centres and link.target in boxes.centres]
+    ways = [(link, routes.way(link.source, link.target)) for link in known if link.source != link.target]
+    for _, way in ways:
+        look = {"arrowstyle": "-|>", "mutation_scale": 11, "color": theme.muted, "linewidth": 1.2, "fill": True}
+        arrow = FancyArrowPatch(path=Path(way), zorder=2, joinstyle="round", **look)
+        axes.add_artist(arrow)
+    _name_ways(axes, ways, boxes, theme)
 
 
 def _in_box(node: Node, role: Role, boxes: Boxes) -> str:
@@ -137,49 +141,25 @@ def _in_box(node: Node, role: Role, boxes: Boxes) -> str:
     return f"{label}\n{fitted(node.detail, room, TEXT_PT, lines=left, bold=bold)}"
 
 
-def _arrow(axes: Axes, link: Link, boxes: Boxes, taken: list[Frame], theme: Theme) -> None:
-    """An arrow between two boxes, in a bow around those between them, and why beside it, where that is clear."""
-    (x0, y0), (x1, y1) = boxes.centres[link.source], boxes.centres[link.target]
-    bow = 0.0
-    if _crosses(boxes, link):
-        side = (1 if y1 > y0 else -1) * boxes.width / 2
-        start, end = (x0 - side, y0), (x1 - side, y1)
-        bow = 2 * BOW_IN / max(hypot(end[0] - start[0], end[1] - start[1]), BOW_IN)
-    else:
-        start, end = boxes.border(link.source, (x1, y1)), boxes.border(link.target, (x0, y0))
-    look: dict[str, Any] = {"arrowstyle": "-|>", "mutation_scale": 11, "color": theme.muted, "linewidth": 1.2}
-    axes.add_artist(
-        FancyArrowPatch(start, end, connectionstyle=f"arc3,rad={bow}", shrinkA=0, shrinkB=1, zorder=2, **look)
-    )
-    if link.why:
-        # The middle of the bow lies half of it to the side.
-        middle = (start[0] + end[0] - bow * (end[1] - start[1])) / 2, (start[1] + end[1]) / 2
-        _why(axes, link.why, middle, boxes, taken, theme)
-
-
-def _why(axes: Axes, why: str, middle: tuple[float, float], boxes: Boxes, taken: list[Frame], theme: Theme) -> None:
-    text = fitted(why, WHY_IN, WHY_PT)
-    wide, high = width_of(text, WHY_PT), 1.2 * WHY_PT / POINTS
-    for side in (0.06, -0.06 - wide):
-        left, top = middle[0] + side, middle[1] - high / 2
-        frame = (left - 0.04, top, left + wide + 0.04, top + high)
-        inside = frame[0] >= 0 and frame[2] <= axes.get_xlim()[1]
-        if inside and boxes.clear(*frame) and not any(_meet(frame, other) for other in taken):
-            axes.text(left, middle[1], text, ha="left", va="center", fontsize=WHY_PT, color=theme.muted, zorder=4)
+def _name_ways(axes: Axes, ways: Sequence[tuple[Link, list[Point]]], boxes: Boxes, theme: Theme) -> None:
+    """Write beside each arrow what leads along it, where that touches no box, no arrow and no other words."""
+    taken: list[Frame] = []
+    right, bottom = axes.get_xlim()[1], axes.get_ylim()[0]
+    for link, way in ways:
+        if not link.why:
+            continue
+        text = fitted(link.why, WHY_IN, WHY_PT)
+        for frame in beside(way, width_of(text, WHY_PT), 1.2 * WHY_PT / POINTS):
+            left, top, end, low = frame
+            inside = left >= 0 and end <= right and top >= 0 and low <= bottom
+            if not inside or not boxes.clear(left - 0.04, top, end + 0.04, low):
+                continue
+            if any(_meet(frame, other) for other in taken) or any(crosses(other, frame) for _, other in ways):
+                continue
+            middle = (top + low) / 2
+            axes.text(left, middle, text, ha="left", va="center", fontsize=WHY_PT, color=theme.muted, zorder=4)
             taken.append(frame)
-            return
-
-
-def _crosses(boxes: Boxes, link: Link) -> bool:
-    """Return True if the straight way between two nodes leads through another one's box."""
-    (x0, y0), (x1, y1) = boxes.centres[link.source], boxes.centres[link.target]
-    others = [at for name, at in boxes.centres.items() if name not in (link.source, link.target)]
-    steps = [i / 40 for i in range(41)]
-    return any(
-        abs(x0 + t * (x1 - x0) - x) < boxes.width / 2 and abs(y0 + t * (y1 - y0) - y) < boxes.height / 2
-        for x, y in others
-        for t in steps
-    )
+            break
 
 
 def _meet(a: Frame, b: Frame) -> bool:
@@ -208,7 +188,7 @@ def _dots(axes: Axes, view: Graph, boxes: Boxes, theme: Theme) -> None:
             if left >= 0 and frame[2] <= wide and not any(_meet(frame, other) for other in taken):
                 said = axes.text(left, y, text, va="center", fontsize=DOT_PT, color=theme.ink, zorder=4)
                 said.set_fontweight("bold" if bold else "normal")
-                said.set_bbox({"facecolor": theme.ground, "edgecolor": "none", "pad": 0.5, "alpha": 0.8})
+                said.set_bbox({"facecolor": theme.ground, "edgecolor": "none", "pad": 0.5})
                 taken.append(frame)
                 break
 

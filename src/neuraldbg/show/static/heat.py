@@ -36,7 +36,7 @@ def size(view: Heat) -> tuple[float, float]:
 def draw(figure: Figure, view: Heat, theme: Theme) -> None:
     """Draw the cells at their true steps, the colour bar, the marks and the legend."""
     axes, lane, rows = stacked(figure, view.marks)
-    edges, which = laid_out(view.steps, view.width)
+    edges, which = laid_out(view.steps, view.width, view.end)
     axes.set_xlim(*_limits(view, edges))
     values = _columns(np.where(np.isfinite(view.values), view.values, np.nan), which, np.nan)
     read = _columns(view.nonfinite, which, 0) | np.isfinite(values)

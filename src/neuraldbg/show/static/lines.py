@@ -26,6 +26,7 @@ def draw(figure: Figure, view: Lines, theme: Theme) -> None:
     axes, lane, rows = stacked(figure, view.marks)
     draw_curves(axes, view.lines, view.guilty, theme, log=view.y.log)
     ends = [int(end) for line in view.lines if len(line.steps) for end in (line.steps[0], line.steps[-1])]
+    ends += [view.end - 1] if view.end else []
     first, last = (min(ends), max(ends)) if ends else (0, 1)
     margin = max(0.5, 0.02 * (last - first))
     axes.set_xlim(first - margin, last + margin)

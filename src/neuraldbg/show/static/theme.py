@@ -75,4 +75,4 @@ def theme_of(name: str | Theme) -> Theme:
     for theme in THEMES:
         if theme.name == name:
             return theme
-    raise ConfigError(f"there is no theme {name!r}: {', '.join(theme.name for theme in THEMES)} are")
+    raise ConfigError(f"there is no theme {name!r}: choose one of {', '.join(theme.name for theme in THEMES)}")

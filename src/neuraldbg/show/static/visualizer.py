@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from neuraldbg import arguments
 from neuraldbg.errors import ConfigError
 from neuraldbg.nouns.csv import harmless
 from neuraldbg.nouns.json import jsonable
@@ -48,9 +49,16 @@ LONGEST = 80
 """Characters of a file's name."""
 
 
+LARGEST_IN = 200
+"""Largest side of a picture, in inches."""
+
+
 @dataclass(frozen=True)
 class VisualizationConfig:
-    """The output directory, formats and look of pictures; invalid values raise ConfigError."""
+    """The output directory, formats and look of pictures; invalid values raise ConfigError.
+
+    >>> config = VisualizationConfig(output_directory="plots", formats=("png", "svg"), theme="dark")
+    """
 
     output_directory: str | os.PathLike[str] = "neuraldbg-plots"
     """Folder for the pictures, created with the first one."""
@@ -62,6 +70,12 @@ class VisualizationConfig:
     """Width and height in inches; None for a size that fits the picture."""
 
     def __post_init__(self) -> None:
+        arguments.path(self.output_directory, "output_directory")
+        arguments.texts(self.formats, "formats")
+        if self.size_in is not None:
+            sides = tuple(arguments.positive(side, "size_in, in inches") for side in arguments.several(self.size_in))
+            if len(sides) != 2 or max(sides) > LARGEST_IN:
+                raise ConfigError(f"size_in: give width and height, at most {LARGEST_IN} inches, not {self.size_in!r}")
         known = [suffix[1:] for suffix in FORMATS]
         wrong = [one for one in self.formats if one not in known]
         if wrong or not self.formats:
@@ -81,15 +95,24 @@ class DebugVisualizer:
     """Draws lists, numpy arrays and tensors, and remembers what it drew by name.
 
     Every ``plot_...`` returns the path of its picture, in the first of the configured formats. The same plot drawn
-    again replaces the file.
+    again replaces the file. They raise ConfigError for values that are no numbers, for lengths that do not fit each
+    other, and for a folder that cannot be written, and MissingExtra without the extra ``plot``.
+
+    >>> plots = DebugVisualizer(VisualizationConfig(output_directory="plots"))
     """
 
     def __init__(self, config: VisualizationConfig | None = None) -> None:
+        if config is not None and not isinstance(config, VisualizationConfig):
+            raise ConfigError(f"config: give a VisualizationConfig, not a {type(config).__name__}")
         self.config = config or VisualizationConfig()
         self._plots: dict[str, _Plot] = {}
 
     def plot_tensor_distribution(self, name: str, values: Any, bins: int = 50) -> Path:
-        """Draw a histogram of all values of a tensor."""
+        """Draw a histogram of all values of a tensor.
+
+        >>> plots.plot_tensor_distribution("weights", model[0].weight).name
+        'weights_distribution.png'
+        """
         found = numbers(values, "values")
         title = f"Distribution of {name}: {found.size:,} values"
         view = counted(title, found, bins, _lost(found))
@@ -97,15 +120,27 @@ class DebugVisualizer:
         return self._drawn(f"{name}_distribution", view, columns)
 
     def plot_gradient_flow(self, name: str, steps: Any, gradients: Any) -> Path:
-        """Draw the gradient's size over steps, one number a step."""
+        """Draw the gradient's size over steps, one number a step.
+
+        >>> plots.plot_gradient_flow("fc1", [0, 1, 2], [0.1, 0.08, 0.06]).name
+        'fc1_gradient_flow.png'
+        """
         return self._lines(f"{name}_gradient_flow", f"Gradient flow of {name}", steps, {name: gradients}, "gradient")
 
     def plot_training_metrics(self, name: str, steps: Any, metrics: Mapping[str, Any]) -> Path:
-        """Draw metrics over steps as one line each, on one axis: give those that are of one kind."""
+        """Draw metrics over steps as one line each, on one axis: give those that are of one kind.
+
+        >>> plots.plot_training_metrics("losses", [0, 1], {"train": [2.3, 1.1], "validation": [2.4, 1.3]}).name
+        'losses_metrics.png'
+        """
         return self._lines(f"{name}_metrics", f"Training metrics: {name}", steps, metrics, "value")
 
     def plot_layer_comparison(self, name: str, values: Mapping[str, float]) -> Path:
-        """Draw one number of each layer as a bar, in the order that is given."""
+        """Draw one number of each layer as a bar, in the order that is given.
+
+        >>> plots.plot_layer_comparison("gradient norm", {"fc1": 0.5, "fc2": 1.5}).suffix
+        '.png'
+        """
         found = numbers(list(values.values()), "values")
         view = Bars(
             name="layers",
@@ -119,7 +154,11 @@ class DebugVisualizer:
         return self._drawn(f"{name}_layers", view, {"layer": np.array(list(values), dtype=object), "value": found})
 
     def plot_layer_heatmap(self, name: str, steps: Any, values: Mapping[str, Any]) -> Path:
-        """Draw one number of each layer at each step as cells, layers in the order that is given."""
+        """Draw one number of each layer at each step as cells, layers in the order that is given.
+
+        >>> plots.plot_layer_heatmap("rms", [0, 1], {"fc1": [0.5, 0.4], "fc2": [1.5, 1.2]}).name
+        'rms_heatmap.png'
+        """
         at, rows = _over_steps(steps, values)
         cells = np.stack([rows[layer] for layer in rows]) if rows else np.zeros((0, len(at)))
         view = Heat(
@@ -138,17 +177,29 @@ class DebugVisualizer:
         return self._drawn(f"{name}_heatmap", view, {STEP: at, **rows})
 
     def get_plot_names(self) -> list[str]:
-        """Return the names of the plots that were drawn, in their order."""
+        """Return the names of the plots that were drawn, in their order.
+
+        >>> plots.get_plot_names()[:2]
+        ['weights_distribution', 'fc1_gradient_flow']
+        """
         return list(self._plots)
 
     def get_plot_files(self, plot: str) -> tuple[Path, ...]:
-        """Return the files of a plot, one for each format. ConfigError for a name that was not drawn."""
+        """Return the files of a plot, one for each format. Raises ConfigError for a name that was not drawn.
+
+        >>> [file.name for file in plots.get_plot_files("weights_distribution")]
+        ['weights_distribution.png']
+        """
         return self._known(plot).files
 
     def export_plot_data(self, plot: str, path: str | os.PathLike[str]) -> Path:
-        """Write the numbers in a plot to a .json or .csv file. ConfigError for another suffix or an unknown plot.
+        """Write the numbers in a plot to a .json or .csv file, and return its path.
 
-        In a .csv file a name that a spreadsheet would run as a formula has an apostrophe in front.
+        In a .csv file a name that a spreadsheet would run as a formula has an apostrophe in front. Raises ConfigError
+        for another suffix or an unknown plot.
+
+        >>> plots.export_plot_data("fc1_gradient_flow", "fc1.csv").name
+        'fc1.csv'
         """
         drawn, where = self._known(plot), Path(path)
         columns = {name: values.tolist() for name, values in drawn.columns.items()}
@@ -162,7 +213,13 @@ class DebugVisualizer:
         return put(where, text.encode("utf-8", "backslashreplace"))  # names may hold what UTF-8 cannot say
 
     def create_dashboard(self, plots: Iterable[str] | None = None, path: str | os.PathLike[str] | None = None) -> Path:
-        """Write one page with the pictures of these plots, by default all of them, that needs no other file."""
+        """Write one HTML page with the pictures of these plots, by default all of them; it needs no other file.
+
+        ``path`` is by default ``dashboard.html`` in the output directory. Raises ConfigError if nothing was drawn.
+
+        >>> plots.create_dashboard(plots.get_plot_names()).name
+        'dashboard.html'
+        """
         names = list(self._plots if plots is None else plots)
         if not names:
             raise ConfigError("there is no plot to show: draw one first")

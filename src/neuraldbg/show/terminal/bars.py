@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from neuraldbg.show.axes.ticks import Axis, axis_of
-from neuraldbg.show.format.safe_text import GUILTY, NO_VALUE
+from neuraldbg.show.format.safe_text import GUILTY
 from neuraldbg.show.terminal.frame import (
     in_runs,
     kept_told,
@@ -18,6 +18,7 @@ from neuraldbg.show.terminal.frame import (
     named,
     padded,
     quantity,
+    safe,
     signs_told,
     worst,
 )
@@ -32,9 +33,10 @@ STYLES = ("blue", "yellow", "magenta", "cyan")
 def drawn(view: Bars, width: int, height: int | None, marks: Marks) -> list[Text]:
     """Return the bars, top to bottom in data-flow order, and below them the legend of limits and groups."""
     below = _signs(view, width, marks)
-    each = max(1, len(view.bars))
+    each = 1 if view.stacked else max(1, len(view.bars))
     room = len(view.layers) if height is None else max(1, (height - len(below)) // each)
-    values = np.array([bar.values for bar in view.bars], np.float64).reshape(each, -1)
+    values = np.array([bar.values for bar in view.bars], np.float64).reshape(len(view.bars), len(view.layers))
+    values = view.sums[None, :] if view.stacked else values
     sizes = np.fmax.reduce(np.where(np.isnan(values), -np.inf, np.abs(values)), axis=0, initial=-np.inf)
     kept = worst(view.layers, view.guilty, sizes, room)
     if len(kept) < len(view.layers):
@@ -42,13 +44,19 @@ def drawn(view: Bars, width: int, height: int | None, marks: Marks) -> list[Text
         below = [*below, *kept_told(len(kept), len(view.layers), view.guilty, width, marks)]
     names = labels(view.layers, view.guilty, width, marks)
     left = max((name.cell_len for name in names), default=0)
-    told = [[_told(value, view, marks) for value in bar.values] for bar in view.bars]
+    told = [[_told(value, view, marks, i) for i, value in enumerate(row)] for row in values]
     wide = max((cell_len(words) for row in told for words in row), default=0)
+    wide = min(wide, max(8, (width - left) // 2))
     cells = max(4, width - left - wide - 2)
     axis = _axis(view)
     stops = axis.place(np.array([value for _, value in view.limits]), cells).tolist()
     found = []
     for i in kept:
+        if view.stacked:
+            drawing = _stack([float(bar.values[i]) for bar in view.bars], axis, cells, marks)
+            number = padded(told[0][i], wide, marks, right=True)
+            found.append(names[i] + Text(marks.edge, "dim") + drawing + Text(f" {number}"))
+            continue
         for group, bar in enumerate(view.bars):
             name = names[i] if group == 0 else Text(" " * left)
             drawing = _bar(float(bar.values[i]), axis, cells, group, stops, marks)
@@ -60,7 +68,8 @@ def drawn(view: Bars, width: int, height: int | None, marks: Marks) -> list[Text
 def _axis(view: Bars) -> Axis:
     """Return an axis from 0 if it is linear, else from below the least value, so that it still has a bar."""
     limits = np.array([value for _, value in view.limits])
-    axis = axis_of([*(bar.values for bar in view.bars), limits], log=view.scale.log)
+    drawn = [view.sums] if view.stacked else [bar.values for bar in view.bars]
+    axis = axis_of([*drawn, limits], log=view.scale.log)
     if view.scale.log:
         return Axis(axis.low / (axis.high / axis.low) ** 0.1, axis.high, log=True)
     low, high = min(0.0, axis.low), max(0.0, axis.high)
@@ -83,8 +92,25 @@ def _bar(value: float, axis: Axis, cells: int, group: int, stops: list[int], mar
     return in_runs(row)
 
 
-def _told(value: float, view: Bars, marks: Marks) -> str:
-    return f"{marks.unread} {NO_VALUE}" if np.isnan(value) else quantity(value, view.scale)
+def _stack(values: list[float], axis: Axis, cells: int, marks: Marks) -> Text:
+    """Return the parts of a sum one behind the other; the cell that two parts share is that of the larger share."""
+    row = [(" ", "")] * cells
+    start = 0.0
+    for group, value in enumerate(values):
+        if not np.isfinite(value) or value <= 0:
+            continue
+        first, last = (round(end / axis.high * cells) for end in (start, start + value))
+        look = (marks.fills[group % len(marks.fills)], STYLES[group % len(STYLES)])
+        last = max(last, 1) if not start else last  # the least of sums is still seen
+        row[first:last] = [look] * (min(last, cells) - first)
+        start += value
+    return in_runs(row[:cells])
+
+
+def _told(value: float, view: Bars, marks: Marks, row: int) -> str:
+    if np.isnan(value):
+        return f"{marks.unread} {view.missing}"
+    return safe(view.words[row], marks) if view.words else quantity(value, view.scale)
 
 
 def _signs(view: Bars, width: int, marks: Marks) -> list[Text]:

@@ -53,6 +53,26 @@ def chain_lines(chain: Chain, marks: Marks) -> Iterator[tuple[str, str]]:
         before = node
 
 
+def chain_sentence(chain: Chain, marks: Marks, titles: Mapping[str, str]) -> str:
+    """Return the chain in one line, from the cause to the symptom; a step is said where it changes."""
+    parts: list[str] = []
+    told = {node.label for node in chain.nodes if node.role == "event"}
+    step: int | None = None
+    for node in _cut(chain.nodes):
+        if node is None:
+            parts.append(f"({len(chain.nodes) - FIRST - LAST} more)")
+            continue
+        if node.role == "symptom" and node.label in told:
+            continue
+        where = f" in {node.layer}" if node.role == "event" and node.layer and node.layer not in node.label else ""
+        when = (
+            f" (step {node.step:,})" if node.step not in (None, step) and f"step {node.step}" not in node.label else ""
+        )
+        parts.append(f"{titles.get(node.label) or node.label}{where}{when}")
+        step = node.step if node.step is not None else step
+    return f" {marks.arrow} ".join(parts)
+
+
 def _cut(nodes: tuple[ChainNode, ...]) -> Iterator[ChainNode | None]:
     if len(nodes) <= FIRST + LAST + 1:
         yield from nodes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.console import Group
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.nouns.comparison import Comparison, HealthChange, LossPair, Setting
 
-STYLE = {"identical": "bold green", "close": "bold green", "diverged": "bold yellow", "incomparable": "bold cyan"}
+STYLE = {"healthy": "bold green", "suspect": "bold yellow", "inconclusive": "bold cyan"}
 
 
 def render(comparison: Comparison, width: int | None = None) -> RenderableType:
@@ -37,9 +38,9 @@ class _Writer(Writer):
 
     def all(self, c: Comparison) -> Iterator[RenderableType]:
         """Give every part in reading order; parts without content are left out."""
-        word = f"{self.marks.verdict[say.SIGN[c.verdict]]} {say.word_of(c).upper()}"
+        word = f"{self.marks.verdict[say.sign_of(c)]} {say.word_of(c).upper()}"
         names = f"{c.names[0]} against {c.names[1]}"
-        yield Text.assemble((word, STYLE[c.verdict]), f"  {self.clean(names)}")
+        yield Text.assemble((word, STYLE[say.sign_of(c)]), f"  {self.clean(names)}")
         yield self.text(c.summary, "bold")
         if c.first is not None:
             for said in say.meanings(c.first, c):
@@ -65,11 +66,9 @@ class _Writer(Writer):
 
     def settings(self, settings: Sequence[Setting]) -> Iterator[RenderableType]:
         """Yield the different settings, a line each."""
-        grid = self.grid(2)
-        for one in settings[: say.SETTINGS]:
-            grid.add_row(*map(self.text, say.setting(one)))
-        yield Padding(grid, (0, 0, 0, 2))
-        yield from self.cut(len(settings) - say.SETTINGS)
+        rows = say.settings(settings)
+        yield self.rows([(name, f"{values} (from {step})") for name, values, step in rows[: say.SETTINGS]])
+        yield from self.cut(len(rows) - say.SETTINGS)
 
     def models(self, c: Comparison) -> Iterator[RenderableType]:
         """Yield layers that have another name, or are in one of the runs only."""
@@ -85,35 +84,35 @@ class _Writer(Writer):
 
     def kinds(self, c: Comparison) -> RenderableType:
         """Return a table with a row for each kind of sites."""
-        grid = self.grid(4)
-        for kind in c.kinds:
-            *said, largest = say.kind_row(kind)
-            grid.add_row(*map(self.text, said), self.text(largest, "dim"))
-        return Padding(grid, (0, 0, 0, 2))
+        return self.rows([say.kind_row(kind, min(c.compared.steps)) for kind in c.kinds])
 
     def loss(self, pair: LossPair, c: Comparison) -> Iterator[RenderableType]:
         """Yield the last, lowest and mean losses, and the step from which they differ."""
-        grid = self.grid(4)
         of = f" of optimizer {pair.stream}" if len(c.losses) > 1 else ""
-        grid.add_row(Text(), *(self.text(f"{word}{of}", "dim") for word in say.LOSSES))
-        for k, name in enumerate(c.names):
-            grid.add_row(self.text(name), *(self.text(number(v[k])) for v in (pair.final, pair.best, pair.mean)))
-        yield Padding(grid, (0, 0, 0, 2))
+        values = [[number(v[k]) for v in (pair.final, pair.best, pair.mean)] for k in range(len(c.names))]
+        heads = ["", *(f"{word}{of}" for word in say.LOSSES)]
+        yield self.rows([[name, *said] for name, said in zip(c.names, values, strict=True)], heads)
         if said := say.apart(pair):
             yield self.item(said)
 
     def health(self, changes: Sequence[HealthChange], names: tuple[str, str]) -> Iterator[RenderableType]:
         """Yield the changes of health, a row each: name, place, value in each run."""
-        grid = self.grid(4)
-        grid.add_row(Text(), Text(), *(self.text(name, "dim") for name in names))
-        for one in changes[: say.HEALTH]:
-            grid.add_row(*map(self.text, (one.what, say.health_place(one), one.one, one.other)))
-        yield Padding(grid, (0, 0, 0, 2))
+        rows = [(one.what, say.health_place(one), one.one, one.other) for one in changes[: say.HEALTH]]
+        yield self.rows(rows, ["", "", *names])
         yield from self.cut(len(changes) - say.HEALTH)
 
-    def grid(self, columns: int) -> Table:
-        """Return a table without lines."""
+    def rows(self, rows: Sequence[Sequence[str]], heads: Sequence[str] = ()) -> RenderableType:
+        """Return a table without lines; on a terminal too narrow for its words, a list with an item for each row."""
+        cells = [[self.clean(cell) for cell in row] for row in (heads, *rows) if row]
+        columns = list(zip(*cells, strict=True))
+        least = [max(len(word) for cell in column for word in ["", *cell.split()]) for column in columns]
+        if sum(least) + 2 * len(least) > self.width:
+            named = heads or [""] * len(columns)
+            parts = [[f"{head} {cell}".strip() for head, cell in zip(named, row, strict=True) if cell] for row in rows]
+            return Group(*(self.item(f" {self.marks.dot} ".join(part)) for part in parts))
         grid = Table.grid(padding=(0, 2))
-        for _ in range(columns):
-            grid.add_column(overflow="fold")
-        return grid
+        for wide in least:
+            grid.add_column(overflow="fold", min_width=wide)
+        for k, row in enumerate(cells):
+            grid.add_row(*(Text(cell, style="dim" if heads and not k else "") for cell in row))
+        return Padding(grid, (0, 0, 0, 2))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from rich.text import Text
 
-from neuraldbg.show.forms import Bars, Graph, Heat, Lines, Spread, View
-from neuraldbg.show.terminal import bars, graph, heat, lines, spread
+from neuraldbg.show.forms import Bars, Graph, Heat, Lines, Spread, Timeline, View
+from neuraldbg.show.terminal import bars, graph, heat, lines, spread, timeline
 from neuraldbg.show.terminal.frame import wrapped
 from neuraldbg.show.terminal.marks import UNICODE, Marks
 
@@ -26,6 +26,7 @@ FORMS: tuple[tuple[type[View], Draw], ...] = (
     (Heat, heat.drawn),
     (Lines, lines.drawn),
     (Spread, spread.drawn),
+    (Timeline, timeline.drawn),
 )
 NARROWEST = 40
 LEAST = 6

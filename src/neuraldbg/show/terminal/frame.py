@@ -5,6 +5,7 @@ Widths are counted in cells of the terminal, of which a Chinese character takes 
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -57,12 +58,25 @@ def labels(layers: Sequence[str], guilty: Sequence[str], width: int, marks: Mark
     short = short_names(layers)
     names = [safe(short[layer], marks) for layer in layers]
     wide = min(max((cell_len(name) for name in names), default=0), width // 3 - 2)
+    # Layers are often alike but for the number at their end: names that would become equal keep that end.
+    alike = Counter(cut(name, wide, marks) for name in names)
+    names = [name if alike[cut(name, wide, marks)] == 1 else _end_of(name, wide, marks) for name in names]
     return [
         Text(f"{marks.guilty} {padded(name, wide, marks)}", "bold red")
         if layer in guilty
         else Text(f"  {padded(name, wide, marks)}")
         for layer, name in zip(layers, names, strict=True)
     ]
+
+
+def _end_of(name: str, width: int, marks: Marks) -> str:
+    """Return the end of a name that takes at most ``width`` cells, behind a sign if it was longer."""
+    if cell_len(name) <= width:
+        return name
+    tail = name.removeprefix(marks.cut)
+    while tail and cell_len(marks.cut) + cell_len(tail) > width:
+        tail = tail[1:]
+    return marks.cut + tail
 
 
 def wrapped(words: str, width: int, style: str, marks: Marks, hang: int = 0) -> list[Text]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from neuraldbg.show.format.phrases import ROLES
 from neuraldbg.show.terminal.chain import STYLE, label, link_line
 from neuraldbg.show.terminal.frame import wrapped
 
@@ -13,8 +14,10 @@ if TYPE_CHECKING:
     from neuraldbg.show.forms import Graph, Node
     from neuraldbg.show.terminal.marks import Marks
 
-HEALTH = {"healthy": "healthy", "bad": "suspect", "unseen": "inconclusive"}
+HEALTH = {"healthy": "healthy", "bad": "suspect", "untrained": "suspect", "unseen": "inconclusive"}
 """Roles of layers, with the verdict whose sign they share."""
+TOLD = ("bad", "untrained", "unseen")
+"""Roles of layers that are said beside their names."""
 CALM = ("healthy", "unseen")
 """Roles of nodes that go first where there is no room for all."""
 
@@ -37,7 +40,7 @@ def drawn(view: Graph, width: int, height: int | None, marks: Marks) -> list[Tex
         signs = {**marks.role, **{role: marks.verdict[verdict] for role, verdict in HEALTH.items()}}
         sign = marks.guilty if guilty else signs.get(node.role, marks.dot)
         style = "bold red" if guilty else STYLE.get(node.role, "dim" if node.role == "unseen" else "")
-        role = f" ({node.role})" if node.role in ("bad", "unseen") else ""
+        role = f" ({ROLES[node.role]})" if node.role in TOLD else ""
         found += wrapped(f"{sign} {label(node, marks)}{role}", width, style, marks, hang=2)
         before = node
     if len(kept) < len(ordered):

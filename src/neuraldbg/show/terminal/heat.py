@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.text import Text
 
-from neuraldbg.show.axes.gaps import seen_until
+from neuraldbg.show.axes.gaps import drawn_until
 from neuraldbg.show.axes.ticks import Axis, axis_of
 from neuraldbg.show.format.safe_text import GUILTY
 from neuraldbg.show.terminal.frame import (
@@ -38,7 +38,7 @@ def drawn(view: Heat, width: int, height: int | None, marks: Marks) -> list[Text
     """Return the map with the lane of marks above, steps and signs below."""
     names = labels(view.layers, view.guilty, width, marks)
     left = max((name.cell_len for name in names), default=0)
-    grid = Grid(view.steps, view.width, width - left - 1)
+    grid = Grid(view.steps, view.width, width - left - 1, view.end)
     shown = grid.reduced(view.values, view.reduce)
     bad = grid.reduced(view.nonfinite.astype(np.float64), "max") > 0
     above = lane(view.marks, grid.at, grid.cells, left, marks)
@@ -78,12 +78,10 @@ def cells(values: Floats, bad: Bools, axis: Axis, marks: Marks) -> list[Text]:
 class Grid:
     """Columns of a view laid out over the cells of a line, each at its true steps."""
 
-    def __init__(self, steps: Ints, width: Ints, most: int) -> None:
+    def __init__(self, steps: Ints, width: Ints, most: int, end: int | None = None) -> None:
         self.first = int(steps[0]) if len(steps) else 0
-        self._steps, self._ends = steps, seen_until(steps, width)
-        self._span = int(self._ends[-1]) - self.first if len(steps) else 1
-        if self._span > most:  # every column has a cell then, however short it is
-            self._span = max(most, int(steps[-1] + width[-1]) - self.first)
+        self._steps, self._ends = steps, np.ceil(drawn_until(steps, width, end)).astype(np.int64)
+        self._span = max(int(self._ends[-1]), end or 0) - self.first if len(steps) else 1
         self.axis = Axis(self.first, self.first + max(1, self._span - 1))
         self.cells = max(1, most // self._span) * self._span if self._span <= most else most
 

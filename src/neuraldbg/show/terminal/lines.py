@@ -58,7 +58,8 @@ def drawn(view: Lines, width: int, height: int | None, marks: Marks) -> list[Tex
     """Return the curves with the lane of marks above, steps, names and signs below."""
     pens = _pens(view)
     up = axis_of([part for line in view.lines for part in _parts(line)], log=view.y.log)
-    across = axis_of([line.steps for line in view.lines])
+    last = [np.array([view.end - 1])] if view.end else []
+    across = axis_of([*(line.steps for line in view.lines), *last])
     left = TICK_WIDTH
     cells = width - left - 1
     x = _Columns(across, cells)
@@ -100,6 +101,8 @@ def beside(rows: Sequence[Text], up: Axis, scale: Scale, marks: Marks, width: in
     found = []
     for r, row in enumerate(rows):
         label = quantity(told[r], scale) if r in told else ""
+        if cell_len(label) > width:  # a number that is cut is another number
+            label = f"{told[r]:.2g}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
         found.append(Text(padded(label, width, marks, right=True) + marks.edge, "dim") + row)
     return found
 

@@ -26,6 +26,8 @@ class Marks:
     """Sign between two nodes, the second of which follows from an earlier one."""
     code: str
     """Sign before every line of code."""
+    arrow: str
+    """Sign between two nodes of a chain in one line."""
     dot: str
     rule: str
     sigil: str
@@ -64,6 +66,7 @@ UNICODE = Marks(
     line="│",
     gap="┊",
     code="▏",
+    arrow="→",
     dot="·",
     rule="─",
     sigil="•",
@@ -90,6 +93,7 @@ ASCII = Marks(
     line="|",
     gap=":",
     code="|",
+    arrow="->",
     dot="|",
     rule="-",
     sigil="*",

@@ -30,7 +30,7 @@ def drawn(view: Spread, width: int, height: int | None, marks: Marks) -> list[Te
     if view.edges is None or view.shares is None:
         return lines.drawn(_curves(view), width, height, marks)
     left = LEFT
-    grid = Grid(view.steps, view.width, room(width))
+    grid = Grid(view.steps, view.width, room(width), view.end)
     above = lane(view.marks, grid.at, grid.cells, left, marks)
     below = [
         *ruler(grid.at, grid.axis, grid.cells, left, "optimizer step", marks),
@@ -67,20 +67,20 @@ def fewer(edges: Floats, shares: Floats, most: int) -> tuple[Floats, Floats]:
 
 
 def _curves(view: Spread) -> Lines:
-    """Mean with the band between least and largest, one standard deviation above and below it."""
-    around = [
-        Line(name, view.steps, values)
-        for name, values in (("mean + std", view.mean + view.std), ("mean - std", view.mean - view.std))
-    ]
+    """Mean with the band between least and largest, one standard deviation above and below it; all break in gaps."""
+    gaps = np.zeros(0, np.int64) if view.gaps is None else view.gaps
+    steps = np.insert(view.steps, gaps + 1, (view.steps + view.width)[gaps])
+    found = (
+        ("mean", view.mean),
+        ("mean + std", view.mean + view.std),
+        ("mean - std", view.mean - view.std),
+        ("least", view.low),
+        ("largest", view.high),
+    )
     return Lines(
         name=view.name,
         title=view.title,
-        lines=(
-            Line("mean", view.steps, view.mean),
-            *around,
-            Line("least", view.steps, view.low),
-            Line("largest", view.steps, view.high),
-        ),
+        lines=tuple(Line(name, steps, np.insert(values, gaps + 1, np.nan)) for name, values in found),
         y=view.scale,
         marks=view.marks,
     )

@@ -34,8 +34,8 @@ NARROWEST, LOWEST = 40, 8
 class TerminalVisualizer:
     """Draws lists, numpy arrays and tensors of any framework as ASCII text of at most ``width`` x ``height`` signs.
 
-    Values that are NaN or infinite are left out, and the text says how many. ConfigError for a size that is too small
-    (40 x 8 at least), for what are no numbers, and for lengths that do not fit each other.
+    Values that are NaN or infinite are left out, and the text says how many. Raises ConfigError for a size that is too
+    small (40 x 8 at least), for values that are no numbers, and for lengths that do not fit each other.
     """
 
     def __init__(self, width: int = 80, height: int = 24) -> None:
@@ -44,7 +44,12 @@ class TerminalVisualizer:
         self.width, self.height = width, height
 
     def ascii_histogram(self, values: Any, bins: int = 10, title: str = "") -> str:
-        """Draw how many values fall into each of ``bins`` equal bins, a line each, the least values on top."""
+        """Draw how many values fall into each of ``bins`` equal bins, a line each, the least values on top.
+
+        >>> print(TerminalVisualizer(60, 10).ascii_histogram([1.0, 2.0, 1.5, 3.0, 2.5], bins=2, title="weights"))
+        weights
+        ...
+        """
         if bins < 1:
             raise ConfigError(f"a histogram cannot have {bins} bins: give 1 or more")
         head = self._head(title)
@@ -52,10 +57,14 @@ class TerminalVisualizer:
         if not len(found):
             return self._text([*head, *self._told(lost, "there is no value to count")])
         if found.max() / 4 - found.min() / 4 > np.finfo(np.float64).max / 8:
-            raise ConfigError("the values lie too far apart to be put into bins of equal width")
+            raise ConfigError("the range of the values is too wide for bins of equal width")
         room = self.height - len(head) - len(self._told(lost, "")) - 3
         shown = min(bins, room)
-        counts, edges = np.histogram(found, bins=shown)
+        low, high = float(found.min()), float(found.max())
+        if not np.all(np.diff(np.linspace(low, high, shown + 1)) > 0):  # equal values, or all but
+            half = max(0.5, abs(low) * 2.0**-40)  # in which as many edges differ
+            low, high = low - half, high + half
+        counts, edges = np.histogram(found, bins=shown, range=(low, high))
         digits = [f"{edge:.4g}" for edge in edges.tolist()]
         view = Bars(
             name="histogram",
@@ -71,7 +80,12 @@ class TerminalVisualizer:
         return self._text([*head, *body, *self._told(lost, words)])
 
     def ascii_line_plot(self, x: Any, y: Any, title: str = "") -> str:
-        """Draw the points (x, y), joined in their order; the line breaks where one is not finite."""
+        """Draw the points (x, y), joined in their order; the line breaks where one is not finite.
+
+        >>> print(TerminalVisualizer(60, 10).ascii_line_plot([0, 1, 2], [2.3, 1.7, 0.4], title="loss"))
+        loss
+        ...
+        """
         across, up = numbers(x, "x"), numbers(y, "y")
         if len(across) != len(up):
             raise ConfigError(f"x has {len(across)} values and y {len(up)}: each point needs both")
@@ -89,7 +103,12 @@ class TerminalVisualizer:
         return self._text([*head, *beside(canvas.rows(), y_axis, Scale(""), ASCII), *below, *told])
 
     def ascii_bar_chart(self, labels: Sequence[str], values: Any, title: str = "") -> str:
-        """Draw a bar a label, with its number; of more than there is room for, the largest."""
+        """Draw a bar a label, with its number; of more than there is room for, the largest.
+
+        >>> print(TerminalVisualizer(60, 10).ascii_bar_chart(["fc1", "fc2"], [0.5, 1.5], title="norm"))
+        norm
+        ...
+        """
         found = numbers(values, "values")
         names = tuple(str(label) for label in labels)
         if len(names) != len(found):
@@ -104,7 +123,12 @@ class TerminalVisualizer:
         return self._text([*head, *bars.drawn(view, self.width, room, ASCII), *told])
 
     def ascii_heatmap(self, values: Any, title: str = "") -> str:
-        """Draw a matrix, the more ink the larger the value; of values that share a sign, the largest."""
+        """Draw a matrix, the more ink the larger the value; of values that share a sign, the largest.
+
+        >>> print(TerminalVisualizer(60, 10).ascii_heatmap([[0.0, 1.0], [2.0, 3.0]], title="weights"))
+        weights
+        ...
+        """
         matrix = numbers(values, "values", axes=2)
         bad = ~np.isfinite(matrix)
         head = self._head(title)

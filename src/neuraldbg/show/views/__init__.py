@@ -15,10 +15,17 @@ from neuraldbg.show.views import (
     heatmap,
     loss,
     memory,
+    memory_over_time,
+    memory_peak,
+    phases,
+    profile,
     series,
+    stability,
+    timeline,
     trace,
     units,
     updates,
+    weight_growth,
 )
 from neuraldbg.show.views.view import Choice, Member
 
@@ -34,10 +41,17 @@ VIEWS: tuple[Member, ...] = (
     heatmap.VIEW,
     loss.VIEW,
     memory.VIEW,
+    memory_over_time.VIEW,
+    memory_peak.VIEW,
+    phases.VIEW,
+    profile.VIEW,
     series.VIEW,
+    stability.VIEW,
+    timeline.VIEW,
     trace.VIEW,
     units.VIEW,
     updates.VIEW,
+    weight_growth.VIEW,
 )
 
 
@@ -46,4 +60,4 @@ def view(name: str, run: RunRecord, diagnosis: Diagnosis, choice: Choice | None 
     for member in VIEWS:
         if member.name == name:
             return member.compute(run, diagnosis, choice or Choice())
-    raise ConfigError(f"there is no view {name!r}: {', '.join(member.name for member in VIEWS)} are")
+    raise ConfigError(f"there is no view {name!r}: choose one of {', '.join(member.name for member in VIEWS)}")

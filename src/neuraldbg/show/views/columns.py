@@ -28,6 +28,9 @@ class Columns:
     """Number of steps of each column, shape (C,)."""
     note: str
     """Description of the binning; "" if each column is one row of the record."""
+    row_steps: Ints
+    row_width: Ints
+    """First step and number of steps of each row, shape (rows,)."""
 
     def only(self, *places: int) -> Columns:
         """Return some of the columns, in order and each once."""
@@ -35,7 +38,9 @@ class Columns:
         at = sorted(set(places))
         parts = [self.rows[self.starts[c] : ends[c]] for c in at]
         starts = np.cumsum([0, *(len(part) for part in parts[:-1])])
-        return Columns(np.concatenate(parts), starts, self.steps[at], self.width[at], self.note)
+        places_of = np.concatenate([np.arange(self.starts[c], ends[c]) for c in at])
+        spans = self.row_steps[places_of], self.row_width[places_of]
+        return Columns(np.concatenate(parts), starts, self.steps[at], self.width[at], self.note, *spans)
 
     def reduce(self, values: Floats, how: str) -> Floats:
         """Reduce values of shape (T, ...) to (C, ...) by ``max``, ``min`` or ``mean``; NaN means not read."""
@@ -57,32 +62,47 @@ class Columns:
 
 
 def columns_of(history: History, choice: Choice, end: int | None = None) -> Columns:
-    """Return the steps at which sites were read, in at most ``choice.columns`` columns of equal length.
+    """Return the steps at which sites were read, in at most ``choice.columns`` columns.
 
-    ``end`` is the step before which the picture ends, if that is after the last step that was read: columns are as long
-    as if they reached up to it, and the note counts all of the picture's steps.
+    Columns begin at least half a column's width apart, so that a single step that was read right before or after others
+    can be seen. ``end`` is the step before which the picture ends, if that is after the last step that was
+    read: columns are as wide as if they reached up to it, and the note counts all of the picture's steps.
     """
-    ends = history.steps + history.width
+    alone = each_row(history, choice)
+    if not len(alone.rows):
+        return alone
+    steps, ends = alone.steps, alone.steps + alone.width
+    span = max(int(ends.max()), end or 0) - int(steps[0])
+    starts = _apart(steps, span / choice.columns)
+    each = -(-span // choice.columns)
+    lasts = np.append(starts[1:], len(steps)) - 1
+    width = np.maximum.accumulate(ends)[lasts] - steps[starts]
+    note = f"Each column covers about {each:,} of {span:,} steps" if len(starts) < len(steps) else ""
+    return Columns(alone.rows, starts, steps[starts], width, note, alone.row_steps, alone.row_width)
+
+
+def each_row(history: History, choice: Choice) -> Columns:
+    """Return each row of the chosen steps in which sites were read as a column."""
     keep = history.read.copy()
     if choice.first is not None:
-        keep &= ends > choice.first
+        keep &= history.steps + history.width > choice.first
     if choice.last is not None:
         keep &= history.steps <= choice.last
     rows = np.flatnonzero(keep)
-    if not len(rows):
-        nothing = np.zeros(0, np.int64)
-        return Columns(rows, rows, nothing, nothing, "")
-    steps, ends = history.steps[rows], ends[rows]
-    if len(rows) <= choice.columns:
-        return Columns(rows, np.arange(len(rows)), steps, ends - steps, "")
-    first = int(steps[0])
-    span = max(int(ends[-1]), end or 0) - first
-    place = (steps - first) * choice.columns // span
-    starts = np.flatnonzero(np.diff(place, prepend=-1))
-    lasts = np.append(starts[1:], len(rows)) - 1
-    each = -(-span // choice.columns)
-    note = f"{span:,} steps are put together in columns of about {each:,} each"
-    return Columns(rows, starts, steps[starts], ends[lasts] - steps[starts], note)
+    spans = history.steps[rows], history.width[rows]
+    return Columns(rows, np.arange(len(rows)), *spans, "", *spans)
+
+
+def _apart(steps: Ints, width: float) -> npt.NDArray[np.intp]:
+    """Return the first row of each column of ``width`` steps. Columns that begin less than half a width apart, as where
+    single steps were read at both sides of a border, are one.
+    """
+    place = ((steps - steps[0]) / max(width, 1.0)).astype(np.int64)
+    kept: list[int] = []
+    for start in np.flatnonzero(np.diff(place, prepend=-1)).tolist():
+        if not kept or steps[start] - steps[kept[-1]] >= width / 2:
+            kept.append(start)
+    return np.array(kept, np.intp)
 
 
 def within(series: Series, choice: Choice) -> Series:
@@ -99,13 +119,13 @@ def end_of(run: RunRecord, choice: Choice) -> int:
 
 
 def unread_note(run: RunRecord) -> str:
-    """Write in how many steps the layers were not read."""
+    """Write in how many steps the layers were read, if not in all."""
     width = run.history.width[run.history.read]
     unread = run.steps - int(width.sum())  # a row that stands for several steps may hold unread ones too
     if unread <= 0:
         return ""
-    few = "at least " if (width > 1).any() else ""
+    few = "at most " if (width > 1).any() else ""
     ends = (run.history.steps + run.history.width)[run.history.read]
     tail = run.steps - int(ends.max(initial=0))
-    last = f": in none of the last {tail:,} either" if tail > 1 else ""
-    return f"In {few}{unread:,} of {run.steps:,} steps no layer was read, to keep the cost low{last}"
+    last = f"; the last was step {run.steps - tail - 1:,}" if tail > 1 else ""
+    return f"Layers were read in {few}{run.steps - unread:,} of {run.steps:,} steps, to limit the overhead{last}"

@@ -11,21 +11,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuraldbg.layer_alias import resolve
 from neuraldbg.nouns import Series
-from neuraldbg.show.views.columns import columns_of
-from neuraldbg.show.views.moments import failure_of, guilty_of
+from neuraldbg.show.views.averaged import RAW, averaged
+from neuraldbg.show.views.columns import each_row
+from neuraldbg.show.views.moments import crash_of, failure_of, guilty_of
 from neuraldbg.show.views.reading import NORM, group
+from neuraldbg.show.views.series import loss_lines
+from neuraldbg.show.views.untrained import missing_note
 from neuraldbg.show.views.view import Choice
 
 if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, RunRecord
-    from neuraldbg.show.forms import Bools
+    from neuraldbg.show.forms import Bools, Line
 
 MOST, BEFORE, AFTER = 500, 100, 50
-"""Numbers of steps: a failure within the first MOST is shown from the start, a later one with BEFORE steps; at least
+"""Numbers of steps: a crash within the first MOST is shown from the start, a later one with BEFORE steps; at least
 AFTER follow it, if the run has them and still has a loss."""
 TRIM = 0.25
-"""Least share of the picture that is cut after the failure; less is not cut."""
+"""Least share of the picture that is cut after the crash; less is not cut."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,10 @@ class Curve:
 
     layer: str
     series: Series
-    """Non-negative values; NaN if no finite value was measured."""
+    """Non-negative values, means in thinned rows; NaN if no finite value was measured."""
+    low: Series
+    high: Series
+    """Least and largest value of each row."""
     nonfinite: int | None
     """First step of the window with a NaN or an infinity; None if there is none."""
     zero: int | None
@@ -45,17 +52,18 @@ class Curve:
 class Picture:
     """Everything that the crash picture draws, as plain values."""
 
-    loss: Series
+    losses: tuple[Line, ...]
+    """Loss of each optimizer; empty if none was seen."""
     gradients: tuple[Curve, ...]
     """L2 norm of the gradient of all parameters of each layer, in data-flow order."""
     activations: tuple[Curve, ...]
-    """Root mean square of each layer's output, in data-flow order."""
+    """Root mean square of each layer's output, in data-flow order; of a crash dump, which has no other, the L2 norm."""
     guilty: tuple[str, ...]
     """Layers that are highlighted."""
     charge: str
     """Reason: ``guilty`` if the first cause names them, ``hit first`` if they only show its first effect."""
     failure: int | None
-    """Step of the failure; None if the run did not fail."""
+    """Step of the failure; None if the run did not fail, or no step is known for sure."""
     failure_label: str
     first: int
     last: int
@@ -63,8 +71,27 @@ class Picture:
     """Number of steps of the whole run."""
     read: int | None = None
     """Number of shown steps in which layers were read; None if in all: between them, lines join unread steps."""
-    thinned: bool = False
-    """True if values in the picture are of several steps each."""
+    crashed: bool = False
+    """True if the run could not go on after the failure."""
+    layer: str | None = None
+    """Layer that was chosen; None if all are shown."""
+    missing: str = ""
+    """Sentence about layers without a curve because no gradient of theirs was read; "" if there are none."""
+
+    activation: str = "rms"
+    """Statistic of the activations, for their axis."""
+    raw: int = RAW
+    """Largest number of values of a line that are drawn one by one."""
+
+    def lines(self, curves: tuple[Curve, ...]) -> tuple[Line, ...]:
+        """Return curves as lines to draw, by the mean and the range of stretches where they are long or thinned."""
+        found = []
+        for one in curves:
+            steps = one.series.steps
+            bad = np.zeros(len(steps), bool) if one.nonfinite is None else steps >= one.nonfinite
+            ends = (one.series, one.low, one.high)
+            found.append(averaged(one.layer, ends, bad=bad, layer=one.layer, raw=self.raw))
+        return tuple(found)
 
     @cached_property
     def span(self) -> int:
@@ -77,14 +104,20 @@ class Picture:
         return self.span + 1 < self.steps
 
 
-def picture(run: RunRecord, diagnosis: Diagnosis) -> Picture:
-    """Return the crash picture of a run: its window, curves and guilty layers."""
+def picture(run: RunRecord, diagnosis: Diagnosis, layer: str | None = None) -> Picture:
+    """Return the crash picture of a run, or of one of its layers with those inside it: window, curves, guilty layers.
+
+    An unknown layer raises UnknownLayer.
+    """
     failure, label = failure_of(run, diagnosis)
-    first, last = _window(run, failure, over=label.startswith("loss not finite"))
-    curves = {kind: _curves(run, kind, first, last) for kind in ("param_grad", "activation")}
+    crash, _ = crash_of(run, diagnosis)
+    first, last = _window(run, crash, over=label.startswith("loss not finite"))
+    curves = {kind: _curves(run, kind, first, last, layer) for kind in ("param_grad", "activation")}
     guilty, charge = guilty_of(diagnosis, {c.layer for found in curves.values() for c in found})
+    choice = Choice(first=first, last=last)
+    raw = MOST + MOST // 2 + AFTER if crash is not None else RAW
     return Picture(
-        loss=run.scalar("loss").between(first, last),
+        losses=loss_lines(run, choice, raw),
         gradients=curves["param_grad"],
         activations=_leaves(run, curves["activation"]),
         guilty=guilty,
@@ -93,9 +126,13 @@ def picture(run: RunRecord, diagnosis: Diagnosis) -> Picture:
         failure_label=label,
         first=first,
         last=last,
-        steps=run.steps,
+        steps=run.steps if not run.info.coverage.get("dump") else last + 1 - first,
         read=_read(run, first, last),
-        thinned=bool((run.history.width[_within(run, first, last)] > 1).any()),
+        crashed=crash is not None,
+        layer=None if layer is None else resolve(run.layout, layer),
+        activation="L2 norm" if run.info.coverage.get("dump") else "rms",
+        raw=raw,
+        missing=missing_note(run),
     )
 
 
@@ -114,23 +151,25 @@ def _read(run: RunRecord, first: int, last: int) -> int | None:
     return read if 0 < read < last + 1 - first else None
 
 
-def _curves(run: RunRecord, kind: str, first: int, last: int) -> tuple[Curve, ...]:
+def _curves(run: RunRecord, kind: str, first: int, last: int, layer: str | None) -> tuple[Curve, ...]:
     """Return one curve a layer: of all its parameters together, or of its first call and first output leaf."""
     if not len(run.history):
         return ()
-    sites, stat = group(run, kind), NORM
+    sites, stat = group(run, kind, layer), NORM
     if kind == "activation":
         first_rows = tuple(sites.rows[at] for at in sites.starts)
         sites, stat = replace(sites, rows=first_rows, starts=tuple(range(len(first_rows)))), "rms"
-    columns = columns_of(run.history, Choice(first=first, last=last, columns=len(run.history)))
-    values, bad = sites.values(columns, stat), sites.nonfinite(columns)
+    columns = each_row(run.history, Choice(first=first, last=last))
+    ends, bad = sites.ends(columns, stat), sites.nonfinite(columns)
     inside = columns.steps >= first
     found = []
-    for layer, curve, broken in zip(sites.layers, values, bad, strict=True):
+    for layer_path, curve, least, most, broken in zip(sites.layers, *ends, bad, strict=True):
         there = inside & (np.isfinite(curve) | broken)
-        series = Series(columns.steps[there], curve[there], columns.width[there])
+        mean, low, high = (
+            Series(columns.steps[there], one[there], columns.width[there]) for one in (curve, least, most)
+        )
         hit = columns.steps[inside & broken]
-        found.append(Curve(layer, series, int(hit[0]) if len(hit) else None, _zero_from(series)))
+        found.append(Curve(layer_path, mean, low, high, int(hit[0]) if len(hit) else None, _zero_from(high)))
     return tuple(curve for curve in found if len(curve.series))
 
 
@@ -149,15 +188,17 @@ def _leaves(run: RunRecord, curves: tuple[Curve, ...]) -> tuple[Curve, ...]:
     return kept or curves
 
 
-def _window(run: RunRecord, failure: int | None, *, over: bool) -> tuple[int, int]:
-    """Return the window: the steps before the failure, and some after it; few if the loss stays non-finite."""
+def _window(run: RunRecord, crash: int | None, *, over: bool) -> tuple[int, int]:
+    """Return the window: the whole run, or the steps before a crash and some after it; few if the loss is not finite
+    from then on.
+    """
     steps = run.history.steps
     if not len(steps):
         return 0, 0
     first, last = int(steps[0]), int(steps[-1] + run.history.width[-1] - 1)
-    if failure is None:
+    if crash is None:
         return first, last
-    if failure - first > MOST:
-        first = failure - BEFORE
-    end = failure + max(10 if over else AFTER, (failure - first) // 2)
+    if crash - first > MOST:
+        first = crash - BEFORE
+    end = crash + max(10 if over else AFTER, (crash - first) // 2)
     return first, last if last - end < TRIM * (last - first) else end

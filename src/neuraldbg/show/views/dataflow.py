@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuraldbg.nouns import Edge
 from neuraldbg.show.forms import Graph, Link, Node
 from neuraldbg.show.views.moments import guilty_of
 from neuraldbg.show.views.picking import touched
 from neuraldbg.show.views.places import places
+from neuraldbg.show.views.untrained import without_gradient
 from neuraldbg.show.views.view import Choice, Member
 
 if TYPE_CHECKING:
@@ -18,20 +21,21 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, RunRecord
 
 LOSS = "loss"
-WORST = ("guilty", "bad", "healthy", "unseen")
+WORST = ("guilty", "bad", "untrained", "healthy", "unseen")
 """States of a layer, the worst first; a group of layers has its worst state."""
 
 
 def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Graph:
     """Return the layers and the edges read from the autograd graph; too many layers are grouped into nodes."""
-    broken = _broken(run)
-    health = _health(run, diagnosis, broken)
+    module = _guilty_module(run, diagnosis)
+    found = _findings(run, diagnosis, module)
+    health = found.health
     within = _groups(list(health), choice.rows - 1)
     names = list(dict.fromkeys(within[path] for path in health))
     loss = LOSS if LOSS not in names else f"({LOSS})"
     order = {path: i for i, path in enumerate(health)}
     links: dict[tuple[str, str], tuple[str, ...]] = {}
-    for edge in run.layout.edges:
+    for edge in _edges(run, module):
         # An edge into a layer that is called "loss" comes from before it; what comes after leads to the loss itself.
         to_loss = edge.target == LOSS and order.get(edge.source, 0) >= order.get(LOSS, 0)
         source, target = within.get(edge.source), loss if to_loss else within.get(edge.target)
@@ -42,7 +46,7 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Graph:
     members: dict[str, list[str]] = {}
     for path, name in within.items():
         members.setdefault(name, []).append(path)
-    nodes = tuple(_node(run, diagnosis, name, members.get(name, []), health, broken, at[name]) for name in names)
+    nodes = tuple(_node(run, diagnosis, name, members.get(name, []), found, at[name]) for name in names)
     grouped = any(len(paths) > 1 for paths in members.values())
     return Graph(
         name="dataflow",
@@ -51,28 +55,78 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Graph:
         links=tuple(Link(source, target, ", ".join(ops)) for (source, target), ops in links.items()),
         guilty=tuple(path for path, state in health.items() if state == "guilty"),
         notes=(f"{len(health):,} layers are shown as {len(names):,} groups",) if grouped else (),
-        empty="" if nodes else "no layer of a model was seen",
+        empty="" if nodes else "no layer was called",
     )
 
 
-def _health(run: RunRecord, diagnosis: Diagnosis, broken: Mapping[str, int]) -> dict[str, str]:
-    """Return the state of each layer without child layers, in data-flow order, and of blocks with a separate output: a
-    residual block that adds its input to its last layer's output is a node.
+def _nodes(run: RunRecord) -> list[str]:
+    """Return the layers without child layers, and the modules around them that have an output of their own: a residual
+    block adds its input to its last layer's output.
     """
+    joints = {path for edge in run.layout.edges for path in (edge.source, edge.target)}
+    shown = [layer.path for layer in run.layout.layers if layer.leaf or layer.path in joints]
+    return shown or list(run.layout.by_path)
+
+
+def _guilty_module(run: RunRecord, diagnosis: Diagnosis) -> str | None:
+    """Return the module that the first cause names, if it is none of the nodes but holds some: it becomes a node where
+    its output leaves it. None if there is no such module.
+    """
+    named = diagnosis.hypotheses[0].layer if diagnosis.hypotheses else None
+    nodes = _nodes(run)
+    if not named or named in nodes or not any(path.startswith(f"{named}.") for path in nodes):
+        return None
+    return named if guilty_of(diagnosis, {named})[0] else None
+
+
+def _edges(run: RunRecord, module: str | None) -> list[Edge]:
+    """Return the edges of the graph; those that lead out of the guilty module lead through its node."""
+    if module is None:
+        return list(run.layout.edges)
+    inside = f"{module}."
+    found: dict[tuple[str, str], Edge] = {}
+    for edge in run.layout.edges:
+        parts = [edge]
+        if edge.source.startswith(inside) and not edge.target.startswith(inside):
+            parts = [Edge(edge.source, module), Edge(module, edge.target, edge.ops)]
+        for part in parts:
+            found.setdefault((part.source, part.target), part)
+    return list(found.values())
+
+
+@dataclass(frozen=True)
+class _Findings:
+    """The state of each layer, and what it is by."""
+
+    health: Mapping[str, str]
+    """State of each layer that is a node, or part of one, in data-flow order."""
+    broken: Mapping[str, int]
+    """First step with NaN or infinite values of each layer that has some."""
+    dry: Mapping[str, str]
+    """Words for each layer that no gradient reaches."""
+
+
+def _findings(run: RunRecord, diagnosis: Diagnosis, module: str | None) -> _Findings:
+    """Return the state of each node in data-flow order, the guilty module after the layers in it."""
+    broken, dry = _broken(run), without_gradient(run)
     layout, rank = run.layout, run.layout.depth
-    joints = {path for edge in layout.edges for path in (edge.source, edge.target)}
-    shown = [layer.path for layer in layout.layers if layer.leaf or layer.path in joints]
-    ordered = sorted(shown or layout.by_path, key=lambda path: rank.get(path, len(rank)))
-    guilty, bad = set(guilty_of(diagnosis, set(ordered))[0]), touched(diagnosis) | broken.keys()
+    ordered = sorted(_nodes(run), key=lambda path: rank.get(path, len(rank)))
+    if module is not None:
+        last = max(i for i, path in enumerate(ordered) if path.startswith(f"{module}."))
+        ordered.insert(last + 1, module)
+    guilty, bad = guilty_of(diagnosis, set(ordered))[0], touched(diagnosis) | broken.keys()
 
     def state(path: str) -> str:
-        if path in guilty:
+        held = any(path.startswith(f"{one}.") for one in guilty)  # a layer in the guilty module that has the fault, too
+        if path in guilty or (held and path in bad):
             return "guilty"
         if path in bad:
             return "bad"
+        if path in dry:
+            return "untrained"
         return "healthy" if path in layout.called else "unseen"
 
-    return {path: state(path) for path in ordered}
+    return _Findings({path: state(path) for path in ordered}, broken, dry)
 
 
 def _broken(run: RunRecord) -> dict[str, int]:
@@ -106,23 +160,27 @@ def _node(
     diagnosis: Diagnosis,
     name: str,
     paths: list[str],
-    health: Mapping[str, str],
-    broken: Mapping[str, int],
+    found: _Findings,
     at: tuple[float, float],
 ) -> Node:
     if not paths:
-        return Node(name, name, "symptom" if diagnosis.verdict == "failing" else "healthy", *at)
-    state = min((health[path] for path in paths), key=WORST.index)
-    worst = next(path for path in paths if health[path] == state)
+        hit = any(event.transition == "loss" for event in diagnosis.events)
+        return Node(name, name, "symptom" if diagnosis.verdict == "failing" else "bad" if hit else "healthy", *at)
+    state = min((found.health[path] for path in paths), key=WORST.index)
+    worst = next(path for path in paths if found.health[path] == state)
     events = [event for event in diagnosis.events if event.layer in paths]
     said = [f"{event.kind.replace('_', ' ')} from step {event.first_step:,}" for event in events]
-    steps = [broken[path] for path in paths if path in broken]
+    steps = [found.broken[path] for path in paths if path in found.broken]
     if steps and not any("nonfinite" in event.kind for event in events):
         said.append(f"NaN or infinite values from step {min(steps):,}")
+    said += [found.dry[worst]] if worst in found.dry else []
     layer = run.layout.by_path[worst]
     detail = "; ".join([layer.type if len(paths) == 1 else f"{len(paths)} layers", *said])
     step = min((*(event.first_step for event in events), *steps), default=None)
-    return Node(name, name or layer.type, state, *at, worst, step, detail)
+    label = name or layer.type
+    if len(paths) == 1 and any(path.startswith(f"{name}.") for path in found.health) and state != "guilty":
+        label = f"{label} (output)"  # of a module whose layers are nodes of their own
+    return Node(name, label, state, *at, worst, step, detail)
 
 
 VIEW = Member("dataflow", "the model's layers and their health", compute)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from neuraldbg.show.forms import Heat, Scale
 from neuraldbg.show.views.columns import columns_of, end_of, unread_note
 from neuraldbg.show.views.moments import guilty_of, marks_of
@@ -15,7 +13,7 @@ from neuraldbg.show.views.view import Choice, Member
 
 if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, RunRecord
-    from neuraldbg.show.forms import Bools, Floats, Ints
+    from neuraldbg.show.forms import Bools, Floats
     from neuraldbg.show.views.columns import Columns
 
 
@@ -64,35 +62,24 @@ def heat_of(
     """Build a heat map from values of shape (layers, C); ``missing`` names what was not read if there are none."""
     guilty, _ = guilty_of(diagnosis, set(layers))
     rows, left_out = pick(layers, {*guilty, *touched(diagnosis)}, values, nonfinite, choice.rows)
-    word = {"max": "largest", "min": "least", "extreme": "largest value by size"}[reduce]
-    binned = f"{columns.note}; a cell shows the {word} in it" if columns.note else ""
-    steps, width = _to_the_end(run, choice, columns)
-    unread = ((0, 0), (0, len(steps) - len(columns.steps)))
+    word = {"max": "maximum", "min": "minimum", "extreme": "value of the largest magnitude"}[reduce]
+    binned = f"{columns.note}; a cell shows their {word}" if columns.note else ""
     return Heat(
         name=name,
         title=title,
         layers=tuple(layers[i] for i in rows),
-        steps=steps,
-        width=width,
-        values=np.pad(values[rows], unread, constant_values=np.nan),
-        nonfinite=np.pad(nonfinite[rows], unread),
+        steps=columns.steps,
+        width=columns.width,
+        values=values[rows],
+        nonfinite=nonfinite[rows],
         scale=scale,
         reduce=reduce,
+        end=end_of(run, choice),  # a map that ended before the run would hide its end, and its failure
         marks=marks_of(run, diagnosis, choice),
         guilty=guilty,
         notes=tuple(note for note in (binned, left_out, unread_note(run)) if note),
         empty="" if values.size else f"nothing was read of the {missing} in these steps",
     )
-
-
-def _to_the_end(run: RunRecord, choice: Choice, columns: Columns) -> tuple[Ints, Ints]:
-    """Return steps and width of the columns, with an unread one if the run went on after the last of them: a map that
-    ends before the run would hide its end, and its failure.
-    """
-    ends = columns.steps[-1:] + columns.width[-1:]
-    tail = end_of(run, choice) - ends
-    after = tail > 0
-    return np.append(columns.steps, ends[after]), np.append(columns.width, tail[after])
 
 
 VIEW = Member("heatmap", "a statistic of every layer at every step", compute, takes=("layer", "stat", "kind", "step"))

@@ -20,7 +20,7 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Lines:
         Mark(event.first_step, event.kind.replace("_", " "), "event", event.last_step, event.layer)
         for event in diagnosis.events
     )
-    empty = "no loss was seen: it is found where backward() or autograd.grad() is called" if view.empty else ""
+    empty = "no loss was recorded: it is read where backward() or autograd.grad() is called" if view.empty else ""
     return replace(view, marks=(*view.marks, *events), empty=empty)
 
 

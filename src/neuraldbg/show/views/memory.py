@@ -1,4 +1,4 @@
-"""The memory of each layer's tensors, from their sizes and dtypes in the run file, not from an allocator."""
+"""The memory of each layer's tensors: as measured in a step, else from the sizes of the tensors that were read."""
 
 from __future__ import annotations
 
@@ -7,22 +7,83 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.show.forms import Bars, Scale
+from neuraldbg.nouns.facts.footprint import FootprintFact
+from neuraldbg.nouns.measures import DTYPE_BYTES
+from neuraldbg.show.format.unit_amounts import amount, per_cent, unit_of
+from neuraldbg.show.forms import Bar, Bars, Scale
 from neuraldbg.show.views.bars import fewer
 from neuraldbg.show.views.columns import columns_of
 from neuraldbg.show.views.moments import guilty_of
 from neuraldbg.show.views.reading import group
+from neuraldbg.show.views.timed import chosen, costliest
+from neuraldbg.show.views.untrained import missing_note
 from neuraldbg.show.views.view import Choice, Member
 
 if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, RunRecord
 
-BYTES = {"float64": 8, "int64": 8, "complex64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
-BYTES |= {"int8": 1, "uint8": 1, "bool": 1, "float8_e4m3fn": 1, "float8_e5m2": 1, "complex128": 16}
+SIZES = "Sizes of the tensors that were read, not the memory that the allocator holds"
+PARTS = ("parameters", "gradients", "optimizer", "activations")
+WORDS = dict(zip(PARTS, ("parameters", "gradients", "optimizer state", "outputs"), strict=True))
 KINDS = (("param", "parameters"), ("param_grad", "their gradients"), ("activation", "outputs of a step"))
 
 
 def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Bars:
+    """Return the measured memory of each layer by what it holds; the sizes that were read if none was measured."""
+    footprint = run.known(FootprintFact)
+    if footprint is None or not footprint.layers or footprint.activations is None:
+        return _of_sizes(run, diagnosis, choice)
+    return _measured(run, footprint, diagnosis, choice)
+
+
+def _measured(run: RunRecord, footprint: FootprintFact, diagnosis: Diagnosis, choice: Choice) -> Bars:
+    layers = chosen(run, footprint.layers, choice)
+    held = np.array([[getattr(layer, part) for part in PARTS] for layer in layers], np.float64).reshape(-1, len(PARTS))
+    totals = np.nansum(held, axis=1)
+    there = np.flatnonzero(totals > 0)  # a layer without parameters and outputs of its own has nothing to show
+    kept = [int(there[i]) for i in costliest(totals[there], choice.rows)]
+    size, unit = unit_of(float(totals.max(initial=0.0)), "B")
+    names = tuple(layers[i].layer for i in kept)
+    few = f"{len(kept):,} of {len(there):,} layers are shown, the largest" if len(kept) < len(there) else ""
+    return Bars(
+        name="memory",
+        title=f"Memory of each layer, step {footprint.step:,}",
+        layers=names,
+        bars=tuple(
+            Bar(WORDS[part], held[kept, i] / size) for i, part in enumerate(PARTS) if not np.isnan(held[kept, i]).all()
+        ),
+        missing="not measured",
+        scale=Scale("memory", unit),
+        stacked=True,
+        words=tuple(amount(float(totals[i]), "B") for i in kept),
+        guilty=guilty_of(diagnosis, set(names))[0],
+        step=footprint.step,
+        notes=tuple(note for note in (whole_note(footprint), peak_note(footprint), few) if note),
+        empty="" if kept else "no layer of these holds memory of its own",
+    )
+
+
+def whole_note(footprint: FootprintFact) -> str:
+    """Write what the memory of all layers together is made of."""
+    *kept, _ = PARTS
+    said = ", ".join(f"{amount(getattr(footprint, part), 'B')} {WORDS[part]}" for part in kept)
+    # Not the sum of the bars: an output that the backward pass does not need is released before it begins.
+    if footprint.activations is None:
+        return f"Together: {said}; outputs not measured"
+    return f"Together: {said}; {amount(footprint.activations, 'B')} more are held when the backward pass begins"
+
+
+def peak_note(footprint: FootprintFact) -> str:
+    """Write the peak of the step, when it was, and its share of the device; "" if it was not measured."""
+    if footprint.peak is None:
+        return ""
+    where = f", {footprint.peak_at}" if footprint.peak_at else ""
+    share = per_cent(footprint.peak, footprint.device_total)
+    of = f", {share} of {amount(footprint.device_total, 'B')}" if share else ""
+    return f"Peak of the step: {amount(footprint.peak, 'B')}{where}{of} (measured by {footprint.method})"
+
+
+def _of_sizes(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Bars:
     """Return the largest bytes of parameters, gradients and outputs (of all calls and micro-batches of a step)."""
     columns = columns_of(run.history, replace(choice, columns=1))
     found: dict[str, dict[str, float]] = {}
@@ -31,10 +92,14 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Bars:
         sites = group(run, kind, choice.layer)
         if not sites.rows or not len(columns.steps):
             continue
-        totals = columns.reduce(run.history.stat(sites.rows, "total", "max"), "max")[0]
+        read = run.history.stat(sites.rows, "count", "max") > 0
+        sizes = np.where(read, run.history.stat(sites.rows, "total", "max"), np.nan)
+        totals = columns.reduce(sizes, "max")[0]
         for row, total in zip(sites.rows, totals, strict=True):
             site = run.layout.sites[row]
-            size = BYTES.get(site.dtype)
+            if np.isnan(total):
+                continue
+            size = DTYPE_BYTES.get(site.dtype)
             if size is None:
                 unknown.add(site.dtype or "unknown")
                 continue
@@ -48,16 +113,23 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Bars:
     skipped = (
         (f"Tensors of dtype {', '.join(sorted(unknown))} are left out: their size is not known",) if unknown else ()
     )
+    untrained = tuple(filter(None, [missing_note(run)])) if shown else ()
     return Bars(
         name="memory",
         title="Memory of each layer's tensors",
         layers=shown,
         bars=kept,
         scale=Scale("size", "B", log=True),
+        missing="none was read",
         guilty=guilty,
-        notes=("Sizes of the tensors that were seen; what the allocator holds is not recorded", *skipped, *left_out),
+        notes=(
+            f"{SIZES}: neuraldbg run --profile measures that",
+            *skipped,
+            *left_out,
+            *untrained,
+        ),
         empty="" if shown else "no tensor was read in these steps",
     )
 
 
-VIEW = Member("memory", "the size of each layer's tensors", compute, takes=("layer",))
+VIEW = Member("memory", "the memory of each layer by what it holds", compute, takes=("layer",))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.show.forms import Heat, Line, Lines, Mark, Scale
-from neuraldbg.show.views.series import wide_lines
+from neuraldbg.show.forms import Heat, Lines, Mark, Scale
+from neuraldbg.show.views.averaged import mean_note
+from neuraldbg.show.views.series import loss_lines, wide_lines
+from neuraldbg.show.views.view import Choice
 
 if TYPE_CHECKING:
-    from neuraldbg.nouns import RunRecord, Series
+    from neuraldbg.nouns import RunRecord
     from neuraldbg.nouns.comparison import Comparison
-    from neuraldbg.show.forms import View
+    from neuraldbg.show.forms import Line, View
 
 INPUT = "(input)"
 """Name of the row of the inputs, which belong to no layer."""
@@ -27,27 +30,19 @@ def pair_views(one: RunRecord, other: RunRecord, comparison: Comparison) -> tupl
 
 def losses(one: RunRecord, other: RunRecord, comparison: Comparison) -> Lines:
     """Return the losses of both runs; one line for each optimizer that stepped."""
-    lines = []
+    lines: list[Line] = []
     for name, run in zip(comparison.names, (one, other), strict=True):
-        streams = run.streams if len(run.streams) > 1 else (None,)
-        for stream in streams:
-            series = run.scalar("loss", stream)
-            if len(series):
-                lines.append(_line(name if stream is None else f"{name}, optimizer {stream}", series))
+        own = loss_lines(run, Choice())
+        lines += [replace(line, name=name if len(own) == 1 else f"{name}, {line.name}") for line in own]
     return Lines(
         name="pair_loss",
         title=f"Loss: {comparison.names[0]} against {comparison.names[1]}",
         lines=tuple(lines),
         y=Scale("loss", log=wide_lines(lines)),
         marks=_marks(comparison),
-        notes=("Older steps are means of several",) if any((r.history.width > 1).any() for r in (one, other)) else (),
-        empty="" if lines else "no loss was seen in either run: NeuralDBG finds it where backward() is called",
+        notes=tuple(note for note in (mean_note(tuple(lines)),) if note),
+        empty="" if lines else "no loss was recorded in either run: it is read where backward() is called",
     )
-
-
-def _line(name: str, series: Series) -> Line:
-    bad = ~np.isfinite(series.values)
-    return Line(name, series.steps, np.where(bad, np.nan, series.values), nonfinite=series.steps[bad])
 
 
 def drift(comparison: Comparison) -> Heat:

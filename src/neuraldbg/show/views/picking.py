@@ -42,7 +42,7 @@ def pick(
     kept = sorted(list(dict.fromkeys(order))[:most])
     return (
         kept,
-        f"{len(kept)} of {len(layers):,} layers are shown: those with findings or spikes, some of each depth",
+        f"{len(kept)} of {len(layers):,} layers are shown: those with events or spikes, and a sample over the depth",
     )
 
 

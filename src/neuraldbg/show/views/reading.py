@@ -11,12 +11,14 @@ import numpy as np
 from neuraldbg.errors import ConfigError
 from neuraldbg.layer_alias import resolve
 from neuraldbg.nouns import STATS
+from neuraldbg.nouns.layout import RECTIFIERS
 from neuraldbg.show.forms import Scale
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from neuraldbg.nouns import RunRecord
+    from neuraldbg.nouns.run import Reduce
     from neuraldbg.show.forms import Bools, Floats
     from neuraldbg.show.views.columns import Columns
 
@@ -43,9 +45,9 @@ EXTREMES = {"min": "min", "mean": "extreme"}
 def check(kind: str, stat: str) -> None:
     """Raise ConfigError for a kind or a statistic that no record has."""
     if kind not in KINDS:
-        raise ConfigError(f"there is no kind of sites {kind!r}: {', '.join(KINDS)} are")
+        raise ConfigError(f"there is no kind of sites {kind!r}: choose one of {', '.join(KINDS)}")
     if stat != NORM and stat not in STATS:
-        raise ConfigError(f"there is no statistic {stat!r}: {NORM}, {', '.join(STATS)} are")
+        raise ConfigError(f"there is no statistic {stat!r}: choose one of {NORM}, {', '.join(STATS)}")
     if stat in OF_OUTPUTS and kind != "activation":
         raise ConfigError(f"there are {stat} units of outputs only: --kind activation")
 
@@ -70,6 +72,22 @@ class Group:
     starts: tuple[int, ...]
     """Index in ``rows`` at which each layer begins."""
 
+    def ends(self, columns: Columns, stat: str) -> tuple[Floats, Floats, Floats]:
+        """Return the mean, the least and the largest ``norm`` or ``rms`` of each layer, shape (layers, C) each, where a
+        column is one row of the record. The ends of the norm of several sites are those of all of them at once.
+        """
+        if not self.layers:
+            nothing = np.zeros((0, len(columns.steps)))
+            return nothing, nothing, nothing
+        found = []
+        ends: tuple[Reduce, ...] = ("mean", "min", "max")
+        for end in ends:
+            square = self._stored(columns, "rms", end) ** 2
+            total = self._stored(columns, "total", "max")
+            whole = self._sum(square * total)
+            found.append(np.sqrt(whole if stat == NORM else whole / np.maximum(self._sum(total), 1)).T)
+        return found[0], found[1], found[2]
+
     def values(self, columns: Columns, stat: str) -> Floats:
         """Return a statistic of each layer, shape (layers, C), shares in per cent; NaN if it was not read, and for dead
         units of layers without a rectifier.
@@ -84,6 +102,10 @@ class Group:
             counted = self._sum(self._stored(columns, stat, "max"))
             share = np.divide(100.0 * counted, among, out=np.full(among.shape, np.nan), where=among > 0)
             if stat == "dead":
+                # Of a ReLU whose whole output is zero all units are silent, however few rows were read.
+                zeros, count = (self._sum(self._stored(columns, name, "max")) for name in ("zeros", "count"))
+                silent = (among == 0) & (count > 0) & (zeros >= count) & self._of(RECTIFIERS)
+                share[silent] = 100.0
                 share[:, [layer not in self.run.layout.rectified for layer in self.layers]] = np.nan
             return columns.together(share, "max").T
         largest = columns.together(self._stored(columns, stat, "max"), "max")
@@ -101,6 +123,11 @@ class Group:
         found = columns.together(self._sum(self._stored(columns, "nonfinite", "max")), "max").T
         return np.asarray(found > 0)
 
+    def _of(self, types: Collection[str]) -> Bools:
+        """Return a mask of the layers of some types, shape (layers,)."""
+        known = self.run.layout.by_path
+        return np.array([layer in known and known[layer].type in types for layer in self.layers], bool)
+
     def _sum(self, values: Floats) -> Floats:
         """Sum values over the sites of each layer; NaN if none of them was read."""
         if len(self.starts) == len(self.rows):  # a site a layer: nothing to add up
@@ -109,11 +136,11 @@ class Group:
         total = np.add.reduceat(np.where(seen, values, 0.0), self.starts, axis=1)
         return np.where(np.logical_or.reduceat(seen, self.starts, axis=1), total, np.nan)
 
-    def _stored(self, columns: Columns, stat: str, end: str) -> Floats:
+    def _stored(self, columns: Columns, stat: str, end: Reduce) -> Floats:
         """Return a stored statistic of the rows of the columns, shape (rows, sites); NaN if a site was not read, where
         the table has a count of zero.
         """
-        values = self.run.history.stat(self.rows, stat, "min" if end == "min" else "max")[columns.rows]
+        values = self.run.history.stat(self.rows, stat, end)[columns.rows]
         values[~self._seen[columns.rows]] = np.nan
         return values
 

@@ -2,49 +2,54 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from neuraldbg.layer_alias import resolve
 from neuraldbg.nouns import SCALARS
-from neuraldbg.show.axes.gaps import LONG, breaks
+from neuraldbg.nouns.loss_names import loss_names
+from neuraldbg.show.axes.gaps import LONG
 from neuraldbg.show.axes.ticks import wide
 from neuraldbg.show.forms import Line, Lines, Scale
+from neuraldbg.show.views.averaged import RAW, averaged, mean_note
 from neuraldbg.show.views.columns import end_of, unread_note, within
 from neuraldbg.show.views.moments import guilty_of, marks_of
 from neuraldbg.show.views.reading import KINDS, NORM, SHARES, check, scale_of
 from neuraldbg.show.views.view import Choice, Member
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from neuraldbg.nouns import Diagnosis, RunRecord, Series
+    from neuraldbg.nouns.run import Reduce
 
-UNITS = {"duration": "s", "overhead": "s"}
+UNITS = {"duration": "s", "overhead": "s", "resident": "B", "device_memory": "B"}
 """Unit of each scalar that has one."""
-THINNED = "Older steps were thinned: a value is the mean of several, the band their range"
+ENDS: tuple[Reduce, ...] = ("mean", "min", "max")
 
 
 def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Lines:
     """Return the scalar that ``stat`` names, else ``stat`` of the sites of ``layer``, or of the guilty layer."""
     if choice.stat in SCALARS:
-        return scalars_of(run, diagnosis, choice, (choice.stat,), name="series", title=SCALARS[choice.stat])
+        return _scalar(run, diagnosis, choice, choice.stat)
     kind, stat = choice.kind or "param_grad", choice.stat or NORM
     check(kind, stat)
     layer = _layer(run, diagnosis, choice, kind)
     rows = [row for row in run.layout.rows(kind) if layer is None or run.layout.sites[row].module == layer]
     lines = tuple(line for row in rows if len((line := _line(run, row, stat, choice)).steps))
+    last = max((int(s.steps[-1]) for row in rows if len(s := _values(run, row, stat, "mean", choice))), default=0)
     scale, of = scale_of(stat), f"of {layer or 'the model'}"
-    thinned = any(line.low is not None for line in lines)
     return Lines(
         name="series",
         title=f"{scale.label}: {KINDS[kind]} {of}",
         lines=lines,
         y=Scale(scale.label, scale.unit, log=scale.log and wide_lines(lines)),
+        end=end_of(run, choice),
         marks=marks_of(run, diagnosis, choice),
         guilty=guilty_of(diagnosis, {line.layer for line in lines if line.layer})[0],
-        notes=tuple(note for note in (THINNED * thinned, unread_note(run), _end(run, choice, lines)) if note),
+        notes=tuple(note for note in (mean_note(lines), unread_note(run), _end(run, choice, lines, last)) if note),
         empty="" if lines else f"nothing was read of the {KINDS[kind]} {of} in these steps",
     )
 
@@ -61,32 +66,21 @@ def _layer(run: RunRecord, diagnosis: Diagnosis, choice: Choice, kind: str) -> s
 
 def _line(run: RunRecord, row: int, stat: str, choice: Choice) -> Line:
     site = run.layout.sites[row]
-    middle, low, high = (_values(run, row, stat, end, choice) for end in ("mean", "min", "max"))
-    thinned = bool((middle.width > 1).any())
-    bad = within(run.series(row, "nonfinite", "max"), choice)
-    gaps = breaks(middle.steps, middle.width)
-    parts = [np.insert(one.values, gaps + 1, np.nan) for one in (middle, low, high)]
-    return Line(
-        site.label,
-        np.insert(middle.steps, gaps + 1, (middle.steps + middle.width)[gaps]),
-        parts[0],
-        parts[1] if thinned else None,
-        parts[2] if thinned else None,
-        site.module,
-        bad.steps[bad.values > 0],
-    )
+    ends = (_values(run, row, stat, "mean", choice), _values(run, row, stat, "min", choice))
+    bad = within(run.series(row, "nonfinite", "max"), choice).values > 0
+    return averaged(site.label, (*ends, _values(run, row, stat, "max", choice)), bad=bad, layer=site.module)
 
 
-def _end(run: RunRecord, choice: Choice, lines: Sequence[Line]) -> str:
-    """Write the step at which the lines end, if it is well before the end of the run or of the chosen steps."""
+def _end(run: RunRecord, choice: Choice, lines: Sequence[Line], last: int) -> str:
+    """Write the ``last`` step that was read, if it is well before the end of the run or of the chosen steps."""
     if not lines:
         return ""
-    last, end = max(int(line.steps[-1]) for line in lines), end_of(run, choice)
+    end = end_of(run, choice)
     first = min(int(line.steps[0]) for line in lines)
     told = choice.last is None and last == run.history.steps[run.history.read].max()  # by the note on unread steps
     if told or end - 1 - last <= max(1, LONG * (end - first)):
         return ""
-    return f"The last reading is of step {last:,}: nothing was read of it in the {end - 1 - last:,} steps after that"
+    return f"The last reading is of step {last:,}, {end - 1 - last:,} steps before the last one shown"
 
 
 def _values(run: RunRecord, row: int, stat: str, end: str, choice: Choice) -> Series:
@@ -106,33 +100,69 @@ def _values(run: RunRecord, row: int, stat: str, end: str, choice: Choice) -> Se
 def scalars_of(
     run: RunRecord, diagnosis: Diagnosis, choice: Choice, names: tuple[str, ...], *, name: str, title: str
 ) -> Lines:
-    """Return scalars of the run, a line for each optimizer that stepped: the two losses of a GAN are two."""
-    lines = []
-    for scalar in names:
-        for stream in run.streams:
-            series = within(run.scalar(scalar, stream), choice)
-            if len(series):
-                bad = ~np.isfinite(series.values)
-                label = scalar if len(run.streams) == 1 else f"{scalar}, optimizer {stream}"
-                lines.append(
-                    Line(label, series.steps, np.where(bad, np.nan, series.values), nonfinite=series.steps[bad])
-                )
-    thinned = bool((run.history.width > 1).any())
+    """Return scalars of the run, a line for each optimizer that stepped."""
+    lines = tuple(line for scalar in names for line in _streams(run, scalar, choice))
     label = names[0] if len(names) == 1 else "time"
     return Lines(
         name=name,
         title=title,
-        lines=tuple(lines),
+        lines=lines,
         y=Scale(label, UNITS.get(names[0], ""), log=wide_lines(lines)),
+        end=end_of(run, choice),
         marks=marks_of(run, diagnosis, choice),
-        notes=("Older steps were thinned: a value is the mean of several",) if thinned and lines else (),
+        notes=tuple(note for note in (mean_note(lines),) if note),
         empty="" if lines else f"no {' or '.join(names)} was measured in these steps",
     )
 
 
+def _streams(run: RunRecord, scalar: str, choice: Choice) -> Iterator[Line]:
+    """Yield one scalar of each optimizer that has it in the chosen steps."""
+    if scalar == "loss":
+        yield from loss_lines(run, choice)
+        return
+    for stream in run.streams:
+        label = scalar if len(run.streams) == 1 else f"{scalar}, optimizer {stream}"
+        line = scalar_line(run, scalar, stream, label, choice)
+        if len(line.steps):
+            yield line
+
+
+def loss_lines(run: RunRecord, choice: Choice, raw: int = RAW) -> tuple[Line, ...]:
+    """Return the loss of each optimizer in the chosen steps, under its name."""
+    lines = (scalar_line(run, "loss", stream, name, choice, raw) for stream, name in loss_names(run).items())
+    return tuple(line for line in lines if len(line.steps))
+
+
+def scalar_line(run: RunRecord, name: str, stream: int | None, label: str, choice: Choice, raw: int = RAW) -> Line:
+    """Return a scalar of the run as a line, by the mean and the range of stretches where it is long or thinned."""
+    mean, low, high = (within(run.scalar(name, stream, end), choice) for end in ENDS)
+    bad = ~np.isfinite(mean.values)
+    if name == "loss":  # the mean of a thinned row is finite even if some of its losses were not
+        odd = run.scalar("loss_nonfinite", stream)
+        bad |= np.isin(mean.steps, odd.steps[odd.values > 0])
+    return averaged(label, (mean, low, high), bad=bad, gaps=False, raw=raw)
+
+
+def _scalar(run: RunRecord, diagnosis: Diagnosis, choice: Choice, name: str) -> Lines:
+    """Return one scalar of the run, with its meaning below it."""
+    view = scalars_of(run, diagnosis, choice, (name,), name="series", title=scalar_title(name))
+    meaning = SCALARS[name]
+    return replace(view, notes=(f"{meaning[:1].upper()}{meaning[1:]}", *view.notes))
+
+
+TITLES = {"lr": "Learning rate", "grad_norm": "Gradient norm", "unclipped_norm": "Gradient norm before clipping"}
+"""Titles of the scalars whose names are abbreviations."""
+
+
+def scalar_title(name: str) -> str:
+    """Return the title of a scalar, as a heading."""
+    return TITLES.get(name) or name.replace("_", " ").capitalize()
+
+
 def wide_lines(lines: Sequence[Line]) -> bool:
     """Return True if these lines together need a log axis."""
-    return wide(np.concatenate([np.zeros(0), *(line.values for line in lines)]))
+    ends = (part for line in lines for part in (line.values, line.low, line.high) if part is not None)
+    return wide(np.concatenate([np.zeros(0), *ends]))
 
 
 VIEW = Member(

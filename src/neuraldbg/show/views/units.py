@@ -9,7 +9,8 @@ import numpy as np
 
 from neuraldbg.show.forms import Bars, Scale
 from neuraldbg.show.views.bars import fewer, place_of, some
-from neuraldbg.show.views.columns import columns_of
+from neuraldbg.show.views.columns import each_row
+from neuraldbg.show.views.last_reading import last_readings, reading_notes
 from neuraldbg.show.views.moments import guilty_of, marks_of
 from neuraldbg.show.views.reading import group
 from neuraldbg.show.views.view import Choice, Member
@@ -25,29 +26,36 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Bars:
     """Return two bars a layer; without a chosen step those of the last step in which a layer was finite, since units
     die late.
     """
-    columns = columns_of(run.history, replace(choice, columns=len(run.history)))
-    sites = group(run, "activation", choice.layer)
-    last = replace(choice, step=run.steps) if choice.step is None else choice
-    at, notes = place_of(run, diagnosis, last, columns)
+    columns = each_row(run.history, choice)
+    units = run.layout.rectified | run.layout.bounded
+    sites = group(run, "activation", choice.layer, units)
+    wanted = replace(choice, step=run.steps) if choice.step is None else choice
+    at, notes = place_of(run, diagnosis, wanted, columns)
     if choice.step is None:
-        at, notes = _finite(run, sites, columns, at)
+        at, notes = _finite(sites, columns, at)
     bars: list[tuple[str, Floats]] = []
     layers: tuple[str, ...] = ()
     if at >= 0 and sites.layers:
-        one = columns.only(at)
-        dead, saturated = sites.values(one, "dead")[:, 0], sites.values(one, "saturated")[:, 0]
-        broken = sites.nonfinite(one)[:, 0]
-        dead[broken] = saturated[broken] = np.nan
+        last = last_readings(sites, columns, at)
+        # Units are read in fewer steps than values are.
+        counted = last_readings(sites, columns, at, "dead")
+        last = replace(last, at=np.where(counted.read & ~last.bad, counted.at, last.at))
+        dead, saturated, broken = last.values("dead"), last.values("saturated"), last.bad
+        dead[[layer not in run.layout.rectified for layer in sites.layers]] = np.nan
         saturated[[layer not in run.layout.bounded for layer in sites.layers]] = np.nan
-        units = run.layout.rectified | run.layout.bounded
-        keep = np.array([layer in units for layer in sites.layers]) & (
-            np.isfinite(dead) | np.isfinite(saturated) | broken
-        )
-        if (broken & keep).any():
-            hit = [layer for layer, is_hit in zip(sites.layers, broken & keep, strict=True) if is_hit]
+        if broken.any():
+            hit = [layer for layer, is_hit in zip(sites.layers, broken, strict=True) if is_hit]
             notes += (f"NaN or infinite, and so neither dead nor saturated: {some(hit)}",)
+        notes += reading_notes(last, at, "output")
+        keep = np.isfinite(dead) | np.isfinite(saturated) | broken
         layers = tuple(layer for layer, there in zip(sites.layers, keep, strict=True) if there)
-        bars = [("dead: positive for no sample lately", dead[keep]), ("saturated: at a bound", saturated[keep])]
+        bars = [
+            ("dead: positive in no row read over many steps", dead[keep]),
+            ("saturated: at a bound", saturated[keep]),
+        ]
+        # A model without any bounded layer has no saturated units, not unknown ones.
+        kinds = (run.layout.rectified, run.layout.bounded)
+        bars = [bar for bar, kind in zip(bars, kinds, strict=True) if kind & set(layers)] or bars[:1]
     when = f", step {int(columns.steps[at]):,}" if bars else ""
     guilty, _ = guilty_of(diagnosis, set(layers))
     shown, kept, left_out = fewer(layers, bars, diagnosis, choice, guilty)
@@ -61,19 +69,25 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Bars:
         marks=marks_of(run, diagnosis, choice),
         guilty=guilty,
         notes=(*notes, *left_out),
-        empty="" if shown else "no layer that is rectified (ReLU) or bounded (sigmoid, tanh) was read in these steps",
+        empty="" if shown else _missing(run, sites),
     )
 
 
-def _finite(run: RunRecord, sites: Group, columns: Columns, last: int) -> tuple[int, tuple[str, ...]]:
+def _missing(run: RunRecord, sites: Group) -> str:
+    """Return the reason that there is no layer to show."""
+    if run.layout.rectified.intersection(sites.layers):
+        return "too few rows were read to know which units are dead: that takes 300 of them, over 20 steps or more"
+    return "no output of a layer with a ReLU, sigmoid or tanh was read in these steps"
+
+
+def _finite(sites: Group, columns: Columns, last: int) -> tuple[int, tuple[str, ...]]:
     """Return the last column in which some layer with such units was finite, and a note if that is not the last."""
-    rows = [i for i, layer in enumerate(sites.layers) if layer in run.layout.rectified | run.layout.bounded]
-    if last < 0 or not rows or not sites.nonfinite(columns.only(last))[rows].any():
+    if last < 0 or not sites.layers or not last_readings(sites, columns, last).bad.any():
         return last, ()
-    found = np.flatnonzero(_some_finite(sites, columns)[rows].any(axis=0))
+    found = np.flatnonzero(_some_finite(sites, columns).any(axis=0))
     if not len(found) or found[-1] == last:
         return last, ()
-    return int(found[-1]), ("The last step of which finite values were read: after it all are NaN or infinite",)
+    return int(found[-1]), ("All later readings are NaN or infinite",)
 
 
 def _some_finite(sites: Group, columns: Columns) -> Bools:

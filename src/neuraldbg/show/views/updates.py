@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,8 @@ from neuraldbg.show.views.view import Choice, Member
 if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, RunRecord
 
+RATIO = "Update ratio: norm of the update over norm of the parameters"
+
 
 def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Heat:
     """Return norm(update) / norm(parameters) of each layer; of several steps, the largest update over the weights."""
@@ -25,12 +28,12 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Heat:
     at = [place.get(layer, -1) for layer in updates.layers]
     known = np.array(at, int) >= 0
     size = np.where(known[:, None], sizes[at], np.nan) if len(sizes) else np.full(changed.shape, np.nan)
-    return heat_of(
+    found = heat_of(
         run,
         diagnosis,
         choice,
         name="updates",
-        title="Update ratio of each layer: norm of the update over norm of the parameters",
+        title="Update ratio of each layer",
         layers=updates.layers,
         columns=columns,
         values=np.divide(changed, size, out=np.full(changed.shape, np.nan), where=size > 0),
@@ -39,6 +42,7 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Heat:
         reduce="max",
         missing="updates of any layer",
     )
+    return replace(found, notes=(RATIO, *found.notes) if not found.empty else found.notes)
 
 
-VIEW = Member("updates", "how large updates are against the weights", compute, takes=("layer", "step"))
+VIEW = Member("updates", "the norm of the update over that of the parameters", compute, takes=("layer", "step"))

@@ -326,6 +326,39 @@ def test_what_goes_into_a_critic_of_flat_scores_is_read():
     assert (fact["outputs"], fact["batch"], fact["inputs"][0]["shape"]) == ([], 32, [32, 8])
 
 
+@pytest.mark.parametrize("penalty", [False, True])
+def test_the_pull_on_scores_is_that_of_their_gradients(penalty):
+    torch.manual_seed(0)
+    model = nn.Linear(8, 1)
+    heard: list[list[torch.Tensor]] = []
+
+    def program():
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        for _ in range(3):
+            x, mixed = torch.randn(32, 8, requires_grad=penalty), torch.randint(2, (32, 1)).float()
+            scores = [model(x), model(torch.randn(32, 8))]
+            heard.append(scores)
+            loss = F.binary_cross_entropy_with_logits(scores[0], mixed)
+            loss = loss + F.binary_cross_entropy_with_logits(scores[1], torch.zeros(32, 1))
+            if penalty:
+                (slope,) = torch.autograd.grad(scores[0].sum(), x, create_graph=True)
+                loss = loss + slope.square().sum()
+            for score in scores:
+                score.retain_grad()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+    facts = capture_run(program, model).facts("outputs")
+    expected = [float(-s.grad.sum() / s.grad.abs().sum()) for pair in heard for s in pair]
+    assert [fact["pull"] for fact in facts] == pytest.approx(expected, abs=1e-3)
+    assert [fact["pull"] for fact in facts[1::2]] == pytest.approx([-1.0] * 3)
+
+
+def test_a_model_of_several_scores_has_no_pull():
+    assert "pull" not in seen(nn.Linear(8, 4), vectors(), "outputs")[0]
+
+
 def test_an_agent_that_calls_its_policy_often_is_read_a_few_times():
     model = nn.Linear(8, 4)
 

@@ -5,12 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
+from torch.distributions import Normal, kl_divergence
 
 from neuraldbg.capture.autograd.gaussian_kl import gaussian_kl
 from neuraldbg.capture.autograd.graph_walk import walk
 from neuraldbg.capture.readers.data.label_predictability import ordinal
 from neuraldbg.capture.readers.data.token_alignment import TokenTargets
+
+
+def variance_terms(mean, variance):
+    return variance + mean**2 - 1 - variance.log()
+
+
+def count_terms(counts, rate):
+    return rate - counts * rate.log()
+
 
 FORMS = {
     "minimised": (lambda m, s: -0.5 * torch.sum(1 + s - m.pow(2) - s.exp()), 1),
@@ -18,6 +29,14 @@ FORMS = {
     "turned round": (lambda m, s: 0.5 * (s.exp() + m**2 - 1 - s).sum(1).mean(), 1),
     "bound": (lambda m, s: -(0.5 * (1 + s - m**2 - s.exp()).mean() - 0.0 * m.mean()), 1),
     "rate of counts": (lambda m, s: (s.exp() - 2.0 * s * m).mean(), 0),
+    "variance": (lambda m, s: 0.5 * variance_terms(m, F.softplus(s)).sum(), 1),
+    "variance, maximised": (lambda m, s: -0.5 * variance_terms(m, F.softplus(s)).sum(), -1),
+    "distributions": (
+        lambda m, s: kl_divergence(Normal(m, F.softplus(s)), Normal(torch.zeros_like(m), 1.0)).sum(),
+        1,
+    ),
+    "counts": (lambda m, s: F.poisson_nll_loss(F.softplus(s), m.detach().abs().round(), log_input=False), 0),
+    "counts, written out": (lambda m, s: count_terms(m.abs(), F.softplus(s)).mean(), 0),
     "uncertainty": (lambda m, s: ((m - 1) ** 2 * (-s).exp() + s).mean(), 0),
 }
 
@@ -29,7 +48,7 @@ def test_the_sign_of_a_divergence(form):
     net = nn.Linear(4, 6)
     mean, logvar = net(torch.randn(8, 4)).chunk(2, 1)
     loss = write(mean, logvar) + (mean + torch.randn_like(mean) * (0.5 * logvar).exp()).pow(2).mean()
-    assert gaussian_kl(walk(loss.grad_fn, {}, frozenset()).loss_nodes) == sign
+    assert gaussian_kl(walk(loss.grad_fn, {}, frozenset()).loss_nodes)[0] == sign
 
 
 def tokens_and_tags(mirrored):

@@ -55,6 +55,23 @@ def test_losses_and_accuracies_of_each_evaluation():
     seen = run.scalar("eval_loss")
     assert seen.steps.tolist() == [4, 8], "an evaluation belongs to the step after it, the last is in the fact only"
     assert seen.values.tolist() == pytest.approx([e[0] for e in expected[:2]])
+    passes = run.scalar("eval_passes")
+    assert (passes.steps.tolist(), passes.values.tolist()) == ([4, 8], [2, 2])
+
+
+def test_passes_without_gradients_in_training_mode_are_no_evaluation_passes():
+    model = net()
+    with NeuralDbg(model) as dbg:
+        optimizer = torch.optim.SGD(model.parameters(), 1e-2)
+        x, _ = data(1)
+        for _ in range(5):
+            with torch.no_grad():
+                targets = model(x).argmax(1)
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), targets).backward()
+            optimizer.step()
+    assert dbg.record().scalar("evals").values.tolist() == [1.0] * 5
+    assert not len(dbg.record().scalar("eval_passes"))
 
 
 def test_training_without_evaluation_says_nothing():

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader, TensorDataset
 
+from neuraldbg import NeuralDbg
 from neuraldbg.capture import Capture
 from neuraldbg.config import CaptureSettings
 
@@ -239,6 +240,29 @@ def test_a_schedule_is_counted_against_its_optimizer_and_the_epochs():
     assert (decay["steps"], decay["double"]) == (6, 3)
     assert (cosine["steps"], cosine["params"]["T_max"], cosine["optimizer_steps"]) == (0, 10, 12)
     assert (cosine["passes"], cosine["pass_steps"]) == (3, 4)
+
+
+@pytest.mark.budget
+def test_passes_that_begin_in_light_steps_are_counted_by_the_steps_of_the_optimizer():
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    data = TensorDataset(*batch())
+
+    def program():
+        lr_scheduler.StepLR(optimizer, 7)
+        for _ in range(60):
+            for xs, ys in DataLoader(data, 8):
+                optimizer.zero_grad()
+                F.cross_entropy(model(xs), ys).backward()
+                optimizer.step()
+
+    with NeuralDbg(model, settings={"capture": {"allowance_s": 0.0, "overhead": 1e-6}}) as dbg:
+        program()
+    record = dbg.record()
+    assert int(record.history.read.sum()) < 60, record.info.coverage  # most passes were not seen
+    fact = record.facts_of("schedule")[-1].value
+    assert fact["pass_steps"] == 2
+    assert 59 <= fact["passes"] <= 60
 
 
 def test_schedulers_inside_others_are_not_their_own():

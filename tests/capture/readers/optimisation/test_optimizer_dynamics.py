@@ -216,6 +216,27 @@ def test_training_with_two_losses_stays_bitwise_the_same():
     assert torch.equal(bare[1], ours[1])
 
 
+def test_norms_of_gradients_are_those_of_all_columns():
+    """The units of a code lie in columns: a stride that divides their number would meet one unit only."""
+    torch.manual_seed(0)
+    code, head = nn.Linear(16, 8), nn.Linear(8, 3)
+    model = nn.Sequential(code, head)
+    x, y = torch.randn(512, 16), torch.randn(512, 3)
+    scale = 10.0 ** -torch.arange(8.0)
+    seen = []
+
+    def program() -> None:
+        z = code(x)
+        terms = F.mse_loss(head(z), y), (z * scale.flip(0)).pow(2).sum()
+        seen.extend(float(torch.autograd.grad(one, z, retain_graph=True)[0].norm()) for one in terms)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+        sum(terms).backward()
+        optimizer.step()
+
+    (fact,) = capture_run(program, model).facts("loss_branches")
+    assert fact["norms"][1] / fact["norms"][0] == pytest.approx(seen[1] / seen[0], rel=0.15)
+
+
 def test_no_hook_is_left_on_a_graph():
     model, (x, y) = Heads(), data()
     kept = []

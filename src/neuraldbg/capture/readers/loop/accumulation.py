@@ -1,5 +1,8 @@
 """The reader of gradient accumulation: divisors of the losses of a step, and gradients cleared between backward passes.
 
+A loss that is divided by the number of micro-batches is delivered as if it were not (``Losses.divided_by``): the sum of
+the divided losses is the mean of the losses that a person prints.
+
 A backward pass is *wiped* if its gradients are gone before the next one begins, no optimizer stepped in between and no
 other code used them: the weights are unchanged (no SAM), the input has no gradient of its own (no adversarial example),
 and the gradients are not set manually afterwards (no gradient surgery).
@@ -7,6 +10,7 @@ and the gradients are not set manually afterwards (no gradient surgery).
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -49,6 +53,10 @@ _CHAIN = 12
 """Nodes at the root of a loss's graph in which a constant divisor is searched."""
 _NEAR = 24
 """Nodes behind an input in which a leaf of the user's is searched."""
+_EXACT = 1e-6
+"""Relative error of a divisor that was written as a factor."""
+_PASSING = ("neg", "view", "squeeze", "tocopy", "clone")
+"""Operations that keep the value of a loss, but for its sign."""
 State = tuple[int, int] | None
 """(address of a gradient, its version), None for no gradient."""
 
@@ -68,6 +76,8 @@ class Accumulation(Reader):
         self._backwards = self._forwards = self._wiped = 0
         self._by_hand = self._aside = False
         self._divisors: list[tuple[str, float]] = []
+        self._outermost: set[float] | None = None
+        """Products of the constants, from the outermost, that divide every loss of this step; None before the first."""
         self._logged: dict[int, set[str]] = {}
 
     def patches(self) -> Iterable[Patch]:
@@ -107,6 +117,8 @@ class Accumulation(Reader):
             self._look_back()
         if self.scene.reading and len(self._divisors) < 8:
             self._divisors.append(_root(backward.root, self._scaled()))
+            found = _outermost(backward.root, self._scaled())
+            self._outermost = found if self._outermost is None else self._outermost & found
         if self._many or self.scene.step < _FIRST:
             self._before = [_state(w.ref) for w in self._candidates()]
 
@@ -136,6 +148,8 @@ class Accumulation(Reader):
         wiped = 0 if self._by_hand else self._wiped
         if many and not self._by_hand:
             self.scene.scalars["wiped"] = wiped
+        if self._outermost is not None:
+            self._divides(stream.index, self._outermost)
         seen = self._logged.setdefault(stream.index, set())
         if many and self._divisors and len(seen) < 4:
             divisors = {divisor for _, divisor in self._divisors}
@@ -157,8 +171,21 @@ class Accumulation(Reader):
         self._by_hand = self._aside = False
         self._filled.clear()
         self._divisors.clear()
+        self._outermost = None
 
     # -- looking ------------------------------------------------------------------------------------------------
+
+    def _divides(self, stream: int, found: set[float]) -> None:
+        """Note by how many micro-batches the losses of a stream are divided. The last step of an epoch may have fewer
+        than it divides by, so that a divisor that still fits is kept.
+        """
+        known = self.scene.losses.divided_by
+        whole = {divisor: round(divisor) for divisor in found if isfinite(divisor)}  # after a NaN a factor is NaN
+        fitting = {near for divisor, near in whole.items() if abs(divisor - near) < _EXACT * divisor}
+        if known.get(stream) not in fitting:
+            known.pop(stream, None)
+            if self._backwards > 1 and self._backwards in fitting and not self._by_hand:
+                known[stream] = self._backwards
 
     def _candidates(self) -> list[Watched]:
         """Return the smallest parameters of each model that require gradients; chosen again when there are new ones."""
@@ -246,6 +273,29 @@ def _root(loss: Tensor, scaled: bool) -> tuple[str, float]:
         else:
             found, kind = max(found, by), kind or name
     return kind, found
+
+
+def _outermost(loss: Tensor, scaled: bool) -> set[float]:
+    """Return the products of the constants that divide a loss as a whole, from the outermost one inwards.
+
+    A sum that is divided is a mean written by hand: its last constant is no number of micro-batches.
+    """
+    products: list[float] = []
+    node: Node | None = node_of(loss)
+    for _ in range(_CHAIN):
+        if node is None:
+            break
+        name = op_name(node)
+        parents = [parent for parent, _ in node.next_functions if parent is not None]
+        constant = _constant(node, name) if name in ("div", "mul") and len(parents) == 1 else None
+        if constant is not None and not (scaled and name == "mul" and not products):
+            products.append(constant * (products[-1] if products else 1.0))
+        elif constant is None and name not in _PASSING:
+            return set(products[:-1] if name == "sum" else products)
+        else:
+            scaled = scaled and constant is None
+        node = parents[0] if len(parents) == 1 else None
+    return set(products)
 
 
 def _constant(node: Node, name: str) -> float | None:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from neuraldbg.capture.guest import tensor_memory
 from neuraldbg.capture.guest.guard import guarded
+from neuraldbg.capture.guest.module_tree import training
 from neuraldbg.capture.readers.reader import Reader
 from neuraldbg.capture.statistics.device import placement
 from neuraldbg.nouns import FactKey
@@ -51,6 +52,8 @@ class Evaluation(Reader):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._evaluating = False
+        self._passes = 0
+        """Passes without gradients in eval mode since the last step."""
         self._losses: list[Tensor | float] = []
         self._right: list[float] = []
         self._phases: list[list[float | None]] = []
@@ -81,15 +84,20 @@ class Evaluation(Reader):
     def resumes(self) -> None:
         """Drop losses after a gap until a model is evaluated again."""
         self._evaluating = False
+        self._passes = 0
         self._losses.clear()
         self._right.clear()
 
     def call_begins(self, call: Call) -> None:
         """Record if the next loss is an evaluation's."""
         self._evaluating = call.evaluating
+        # In training mode such a pass may be part of the algorithm: samples of a generator, the actions of a policy.
+        self._passes += call.first and call.evaluating and not training(call.model.root)
 
     def step_closes(self) -> None:
         """Set the scalars of the evaluation before this step."""
+        if self._passes:
+            self.scene.scalars["eval_passes"], self._passes = self._passes, 0
         if self._losses:
             loss, accuracy, _ = self._gathered()
             self.scene.scalars["eval_loss"] = loss

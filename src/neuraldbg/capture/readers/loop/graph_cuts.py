@@ -11,15 +11,18 @@ Backward passes whose graph reaches no parameter of any watched model are counte
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from neuraldbg.capture.guest import tensor_memory
+from neuraldbg.capture.guest.graph_ends import GraphEnds
 from neuraldbg.capture.guest.guard import guarded
-from neuraldbg.capture.guest.module_tree import modules, own_parameters, training
+from neuraldbg.capture.guest.module_tree import modules, own_parameters, tensors, training
+from neuraldbg.capture.guest.source_trace import Source
 from neuraldbg.capture.guest.user_code import user_place
 from neuraldbg.capture.readers.reader import Reader
 from neuraldbg.capture.statistics.nested_tensors import leaves
@@ -27,15 +30,22 @@ from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
     from torch import nn
+    from torch.optim import Optimizer
 
     from neuraldbg.capture.guest.user_code import Place
     from neuraldbg.capture.loop.forward_pass import Model
     from neuraldbg.capture.loop.moments import Backward, Call
+    from neuraldbg.capture.loop.optimizer_stream import Stream
     from neuraldbg.capture.loop.reader_context import Scene
 
+_PASSES, _OUTPUTS = 16, 4
+"""Passes of a step, and outputs of each, that are recorded."""
 _CALLS = 512
 """Calls of layers that are recorded per pass."""
 _STRENGTH = ("next", "shape", "shared")
+_SETTLED = 50
+"""Step from which on the source is searched during the training: that takes some milliseconds, which a run of a few
+steps would feel. A shorter run is searched at its end."""
 
 
 @dataclass(eq=False)
@@ -58,25 +68,66 @@ class Called:
     place: Place | None = None
 
 
+@dataclass(eq=False)
+class _Pass:
+    """One training pass of a model."""
+
+    model: Model
+    calls: list[Called]
+    outputs: list[StorageWeakRef] = field(default_factory=list)
+    """Memory of the outputs, by which a detached view of one is known."""
+
+
+@dataclass(frozen=True)
+class _Joint:
+    """A layer whose output the next one gets without its graph."""
+
+    before: str
+    after: str
+    how: str
+    place: Place | None
+    own: bool
+    """True if the optimizer that stepped next holds weights of the layer before: for that step the cut is no choice."""
+
+    @property
+    def rank(self) -> tuple[int, bool]:
+        """The evidence that it is a cut, and that it is the guilty one of several."""
+        return _STRENGTH.index(self.how), self.own
+
+
 class Cuts(Reader):
     """Follows the passes of the steps whose facts are read."""
 
-    sampled = frozenset({"backward_begins", "call_ends", "step_closes"})
+    sampled = frozenset({"backward_begins", "call_ends", "step_begins", "step_closes"})
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._calls: list[Called] = []
         self._given: set[int] = set()
         """Storages of the arguments of the current call, by address."""
-        self._passes: list[tuple[Model, list[Called]]] = []
+        self._called_at: Place | None = None
+        """The user's line that calls the current model."""
+        self._passes: list[_Pass] = []
+        self._earlier: list[_Pass] = []
+        """Passes of the step before: a generator is often called once for the steps of both optimizers."""
+        self._held: set[int] = set()
+        """Tensors of the optimizers that stepped in this step, by identity."""
         self._outside: dict[str, Place | None] = {}
         """Layers of a model, or part of one, called with gradients off in this step, each with the user's line."""
         self._off: dict[str, Place | None] = {}
-        self._joints: dict[str, tuple[str, str, str, Place | None]] = {}
-        """By model: (layer before the cut, layer after it, evidence, line)."""
+        self._joints: dict[str, _Joint] = {}
+        """The strongest cut behind a layer of each model, by the model's name."""
+        self._ends: dict[Place, Place | None] = {}
+        """Lines that end the graph of what is called on a line, as far as they were searched for."""
+        self._modes: dict[Place, Place | None] = {}
+        """Lines that switch gradients off around a line, likewise."""
         self._output_graph: bool | None = None
         self._looked = self._dry = self._leaf = 0
         self._dry_place: Place | None = None
+        self._ending = False
+        """True from the first question about the whole run on."""
+        self._found: dict[str, tuple[dict[str, Any] | None, dict[str, Place | None], dict[str, Any]]] = {}
+        """The last findings about each model, by its name: the cut, the layers without gradients, the rest."""
         self._dry_step = 0
 
     def backward_of_leaf(self, root: Tensor) -> None:
@@ -93,7 +144,8 @@ class Cuts(Reader):
 
     def resumes(self) -> None:
         """Drop the passes of the step before."""
-        self._calls, self._passes, self._outside = [], [], {}
+        self._calls, self._passes, self._earlier, self._outside = [], [], [], {}
+        self._held = set()
         self.scene.hooks.trail = None
 
     def backward_begins(self, backward: Backward) -> None:
@@ -117,6 +169,7 @@ class Cuts(Reader):
             self._without_gradients(call)
         elif not call.evaluating and training(call.module):
             self._given = {_storage(x) for _, x in leaves((call.args, call.kwargs))}
+            self._called_at = user_place()
             hooks.trail = self._note
 
     def _without_gradients(self, call: Call) -> None:
@@ -154,13 +207,28 @@ class Cuts(Reader):
         """Find the layer whose output came in without its graph: in this model, or in the one called before."""
         if self._calls and _storage(given) in self._given:
             return  # an input of the model, not a result of a layer
-        earlier = self._calls or (self._passes[-1][1] if self._passes else [])
-        before = next((call for call in reversed(earlier) if call.graph_out), None)
-        if before is None:
+        if not self._calls:
+            self._find_model_before(one, given)
             return
-        how = _kinship(before, given, earlier[-1] is before)
-        if self._calls or how != "next":
+        before = next((call for call in reversed(self._calls) if call.graph_out), None)
+        if before is not None:
+            how = _kinship(before, given, self._calls[-1] is before)
             one.cut_from, one.how, one.place = before.path, how, user_place()
+
+    def _find_model_before(self, one: Called, given: Tensor) -> None:
+        """Find the model whose output came in without its graph: the one of that memory, else the one called before."""
+        memory = _memory(given)
+        known = [*self._earlier, *self._passes]
+        before, how = None, ""
+        for done in reversed(known):
+            if memory is not None and any(memory == output and not output.expired() for output in done.outputs):
+                before, how = _last_with_graph(done), "shared"
+                break
+        if before is None and self._passes:
+            before = _last_with_graph(self._passes[-1])
+            how = _kinship(before, given, self._passes[-1].calls[-1] is before) if before is not None else ""
+        if before is not None and how != "next":
+            one.cut_from, one.how, one.place = before.path, how, self._called_at
 
     def call_ends(self, call: Call, output: Any) -> None:
         """Keep the calls of a training pass until the reach of the loss is known."""
@@ -170,35 +238,46 @@ class Cuts(Reader):
         calls, self._calls = self._calls, []
         if not call.grad:
             return
-        self._output_graph = any(x.requires_grad for _, x in leaves(output))
-        if calls and len(self._passes) < 16:
-            self._passes.append((call.model, calls))
+        made = [x for _, x in leaves(output)]
+        self._output_graph = any(x.requires_grad for x in made)
+        if calls and len(self._passes) < _PASSES:
+            outputs = [memory for x in made[:_OUTPUTS] if x.requires_grad and (memory := _memory(x)) is not None]
+            self._passes.append(_Pass(call.model, calls, outputs))
+
+    def step_begins(self, stream: Stream, opt: Optimizer) -> None:
+        """Record the tensors of the optimizer that is about to step."""
+        del stream
+        self._held |= {id(x) for x in tensors(opt)}
 
     def step_closes(self) -> None:
         """Log the cuts in this step's passes."""
         passes, self._passes = self._passes, []
+        self._earlier = passes
         outside, self._outside = self._outside, {}
         if self.scene.reading and passes and self.scene.optimizers.streams:
             for path, place in outside.items():
                 self._off.setdefault(path, place)
-            for _, calls in passes:
-                self._learn(calls)
-            models = {id(model): model for model, _ in passes} | {id(m): m for m in self.scene.models.found if outside}
-            for model in models.values():
+            mine = {w.layer for w in self.scene.params.by_id.values() if w.key in self._held}
+            for done in passes:
+                self._learn(done.calls, mine)
+            models = {id(done.model): done.model for done in passes}
+            for model in (models | {id(m): m for m in self.scene.models.found if outside}).values():
                 self._tell(model)
+        self._held = set()
         if self._dry and self.scene.reading:
             self._tell_dry()
 
-    def _learn(self, calls: list[Called]) -> None:
+    def _learn(self, calls: list[Called], held: set[str]) -> None:
         layers = self.scene.hooks.layers
         for one in calls:
             if not one.grad:
                 self._off.setdefault(one.path, one.place)
             if one.cut_from is not None and one.cut_from != one.path:
                 model = layers[one.cut_from].model if one.cut_from in layers else ""
+                joint = _Joint(one.cut_from, one.path, one.how, one.place, one.cut_from in held)
                 known = self._joints.get(model)
-                if known is None or _STRENGTH.index(one.how) > _STRENGTH.index(known[2]):
-                    self._joints[model] = (one.cut_from, one.path, one.how, one.place)
+                if known is None or joint.rank > known.rank:
+                    self._joints[model] = joint
 
     def _tell(self, model: Model) -> None:
         mine = [w for w in self.scene.params.by_id.values() if w.model == model.name and w.ref.requires_grad]
@@ -213,16 +292,44 @@ class Cuts(Reader):
             joint = self._joints.get(model.name)
             off = {path: place for path, place in self._off.items() if path in unreached}
             cut = None
-            if joint is not None and joint[0] in unreached and joint[1] in anywhere:
-                cut = {"after": joint[0], "before": joint[1], "how": joint[2], "place": _told(joint[3])}
-        value = {
-            "model": model.name, "cut": cut, "no_grad": {path: _told(place) for path, place in off.items()},
-            "reached": sorted(reached), "unreached": list(dict.fromkeys(unreached)),
-        }  # fmt: skip
-        self.scene.log(FactKey.CUTS, value)
+            if joint is not None and joint.before in unreached and joint.after in anywhere:
+                cut = {"after": joint.before, "before": joint.after, "how": joint.how, "place": joint.place}
+        rest = {"reached": sorted(reached), "unreached": list(dict.fromkeys(unreached))}
+        self._found[model.name] = cut, off, rest
+        self._log(model.name)
+
+    def _log(self, model: str) -> None:
+        """Log the last findings about a model, with the lines of the source if they can be searched for now."""
+        cut, off, rest = self._found[model]
+        if cut is not None:
+            cut = {**cut, "place": _told(cut["place"]), "end": _told(self._end(cut["place"]))}
+        no_grad = {path: _told(self._switch(place)) for path, place in off.items()}
+        self.scene.log(FactKey.CUTS, {"model": model, "cut": cut, "no_grad": no_grad, **rest})
+
+    def _end(self, place: Place | None) -> Place | None:
+        """Return the line that ends the graph of what is called on a line; None if it is not known, or not yet."""
+        if place is not None and place not in self._ends and self._searches:
+            self._ends[place] = GraphEnds(Source(place.file)).before(place.line)
+        return self._ends.get(place) if place is not None else None
+
+    def _switch(self, place: Place | None) -> Place | None:
+        """Return the line that switches gradients off around a line, or the line itself."""
+        if place is not None and place not in self._modes and self._searches:
+            self._modes[place] = GraphEnds(Source(place.file)).switched_off(place.line)
+        return place if place is None else self._modes.get(place) or place
+
+    @property
+    def _searches(self) -> bool:
+        return self._ending or self.scene.step >= _SETTLED
 
     def summarise(self) -> None:
-        """Log the number of backward passes that reached no parameter."""
+        """Log the cuts with the lines that were not searched for in a short run, and the number of backward passes that
+        reached no parameter.
+        """
+        searched, self._ending = self._searches, True
+        for model, (cut, off, _) in self._found.items():
+            if (cut is not None or off) and not searched:
+                self._log(model)
         if self._dry:
             self._tell_dry()
 
@@ -242,6 +349,16 @@ def _kinship(before: Called, given: Tensor, adjacent: bool) -> str:
     if adjacent and tensor_memory.shape_of(given) == before.shape and len(before.shape) > 1:
         return "shape"
     return "next"
+
+
+def _last_with_graph(done: _Pass) -> Called | None:
+    return next((call for call in reversed(done.calls) if call.graph_out), None)
+
+
+def _memory(x: Tensor) -> StorageWeakRef | None:
+    """Return a weak reference to the memory of a tensor; None if it has none of its own."""
+    held = tensor_memory.readable(x)
+    return None if held is None else StorageWeakRef(held.untyped_storage())
 
 
 def _storage(x: Tensor) -> int:

@@ -35,9 +35,11 @@ if TYPE_CHECKING:
 _MOST = 16
 """Schedulers that are followed: a loop may make one in each epoch."""
 _SETTINGS = (
-    "T_0", "T_i", "T_max", "T_mult", "eta_min", "end_factor", "factor", "gamma", "milestones", "patience", "power",
-    "start_factor", "step_size", "total_iters", "total_size", "total_steps",
+    "T_0", "T_i", "T_max", "T_mult", "cooldown", "eta_min", "end_factor", "factor", "gamma", "milestones", "min_lrs",
+    "patience", "power", "start_factor", "step_size", "threshold", "total_iters", "total_size", "total_steps",
 )  # fmt: skip
+_WORDS = {"mode": "mode", "threshold_mode": "threshold_mode", "_anneal_func_type": "anneal_strategy"}
+"""Attributes that hold a setting of a scheduler as a word, with the name of its argument."""
 _LIST = 16
 
 
@@ -85,6 +87,8 @@ class Schedule(Reader):
         self._loader: int | None = None
         self._began = 0
         self._passes: dict[int, list[int]] = {}
+        self._first: dict[int, int] = {}
+        """Steps of the first optimizer at the begin of the first whole pass over each dataset."""
         self._cut: Counter[int] = Counter()
         """Passes over each dataset that were seen in part only."""
 
@@ -196,6 +200,7 @@ class Schedule(Reader):
     def _describe(self, scheduler: LRScheduler, known: Known) -> None:
         known.fact |= {
             "params": settings(scheduler),
+            "words": words(scheduler),
             "base_lr": max(_numbers(attribute(scheduler, "base_lrs")), default=None),
         }
 
@@ -247,6 +252,7 @@ class Schedule(Reader):
     def _pass_ends(self) -> None:
         if self._loader is not None and self._now > self._began:
             lengths = self._passes.setdefault(self._loader, [])
+            self._first.setdefault(self._loader, self._began)
             if len(lengths) < 1024 and len(self._passes) < 64:
                 lengths.append(self._now - self._began)
 
@@ -285,8 +291,16 @@ class Schedule(Reader):
             value |= known.fact
             value |= {"optimizer_steps": taken - known.before, "made": known.made, "steps": known.steps}
             value |= {"double": known.double, "early": known.early}
-            value |= {"passes": len(lengths) + begun if lengths else 0, "pass_steps": lengths[0] if lengths else 0}
+            passes = max(len(lengths) + begun, self._passes_by_steps(loader)) if lengths else 0
+            value |= {"passes": passes, "pass_steps": lengths[0] if lengths else 0}
             self.scene.log(FactKey.SCHEDULE, value)
+
+    def _passes_by_steps(self, loader: int) -> int:
+        """Return the passes over the only loader that fit into the steps since its first one: most begin in light
+        steps, unseen, while the optimizer counts its steps itself.
+        """
+        lengths = self._passes[loader]
+        return (self._now - self._first[loader]) // max(lengths) if len(self._passes) == 1 else 0
 
 
 def _counted(scheduler: LRScheduler) -> tuple[int, int]:
@@ -296,6 +310,12 @@ def _counted(scheduler: LRScheduler) -> tuple[int, int]:
     counts = (_plain(attribute(one, name)) for name in ("_step_count", "last_epoch"))
     calls, epochs = (int(n) if n is not None else 0 for n in counts)
     return calls, epochs
+
+
+def words(scheduler: LRScheduler) -> dict[str, str]:
+    """Return the settings of a scheduler that are words."""
+    found = {name: attribute(scheduler, at) for at, name in _WORDS.items()}
+    return {name: value[:40] for name, value in found.items() if type(value) is str}
 
 
 def settings(scheduler: LRScheduler) -> dict[str, Any]:

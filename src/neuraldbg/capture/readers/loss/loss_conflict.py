@@ -17,7 +17,7 @@ import torch
 from neuraldbg.capture.autograd.graph_walk import op_name
 from neuraldbg.capture.guest.own_hooks import numbers_apart
 from neuraldbg.capture.guest.tensor_kinds import node_of, silently, unheard
-from neuraldbg.capture.parameters.weight_samples import cosine, elements, joined
+from neuraldbg.capture.parameters.weight_samples import cosine, joined
 from neuraldbg.capture.readers.loss.shared_branches import layer_of, meetings, terms
 from neuraldbg.capture.readers.reader import Reader
 from neuraldbg.capture.statistics import operation
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     Vector = npt.NDArray[np.float32]
 
 _MEMBERS = 6
+_ELEMENTS = 1024
+"""Elements of one gradient that are compared at most."""
 _BACKWARDS = 4
 """Backward passes of one step that are compared at most: more than this are micro-batches."""
 
@@ -108,7 +110,7 @@ class LossBranches(Reader):
             gradient = sent[index] if index < len(sent) else None
             if gradient is None or not operation.observable(gradient):
                 continue
-            part = elements(gradient.detach().contiguous()).to("cpu", torch.float32, copy=True)
+            part = _spread(gradient.detach()).to("cpu", torch.float32, copy=True)
             known = self._sent.get((place, term))
             self._sent[place, term] = part if known is None or known.shape != part.shape else known + part
 
@@ -165,6 +167,18 @@ class LossBranches(Reader):
     def stop(self) -> None:
         """Remove all hooks."""
         self._release()
+
+
+def _spread(x: Tensor) -> Tensor:
+    """Return up to ``_ELEMENTS`` elements, 1-D, at a stride that shares no divisor with the width.
+
+    Any other stride misses columns: units of a code, of which the gradients differ by factors.
+    """
+    x = x.contiguous()
+    step = max(1, x.numel() // _ELEMENTS)
+    while step > 1 and math.gcd(step, x.shape[-1] if x.dim() else 1) > 1:
+        step -= 1
+    return x.as_strided((min(x.numel(), _ELEMENTS),), (step,), x.storage_offset())
 
 
 class _Listener:

@@ -4,6 +4,49 @@
   "use strict";
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const scheme = () => (dark.matches ? "dark" : "light");
+
+  /* A theme that was chosen with the button holds for this browser; else that of the settings, or of the system. */
+  const CHOSEN = "neuraldbg theme";
+  const themed = () => document.documentElement.dataset.theme;
+
+  function theme(setting) {
+    let chosen = null;
+    try {
+      chosen = window.localStorage.getItem(CHOSEN);
+    } catch (_) {} // a browser may forbid it
+    document.documentElement.dataset.theme = chosen === "dark" || chosen === "light" ? chosen : setting;
+    return shownTheme();
+  }
+
+  function shownTheme() {
+    const now = themed() === "auto" ? scheme() : themed();
+    const button = document.getElementById("themes");
+    if (button) button.textContent = now === "dark" ? "Light" : "Dark";
+    return now;
+  }
+
+  function turn() {
+    const next = (themed() === "auto" ? scheme() : themed()) === "dark" ? "light" : "dark";
+    document.documentElement.dataset.theme = next;
+    try {
+      window.localStorage.setItem(CHOSEN, next);
+    } catch (_) {}
+    window.dash_clientside.set_props("theme", { data: shownTheme() });
+  }
+
+  /* Copy the address of what is shown; where the browser forbids it, say the address. */
+  function copy(link) {
+    const told = (words) => {
+      link.textContent = words;
+      setTimeout(() => (link.textContent = "Copy link"), 2000);
+    };
+    const { clipboard } = navigator;
+    if (!clipboard) return window.prompt("The address of what is shown", link.href);
+    clipboard.writeText(link.href).then(
+      () => told("Copied"),
+      () => window.prompt("The address of what is shown", link.href),
+    );
+  }
   const silent = () => window.dash_clientside.no_update;
 
   /* The address with some fields changed; null takes a field away. */
@@ -60,6 +103,7 @@
     if (id.endsWith(".tapNodeData")) return changed(clean({ layer: value.layer, step: value.step }));
     const figure = figures[ids.indexOf(paneOf(id))];
     const meta = (figure && figure.layout && figure.layout.meta) || {};
+    if (meta.alone) return silent(); // of other runs: their steps are not those of this one
     return id.endsWith(".clickData") ? fromPoint(value.points && value.points[0], meta) : fromRange(value, meta);
   }
 
@@ -94,8 +138,35 @@
     setTimeout(readPlotly, 20); // while the server draws
   });
 
+  /* The filter is a field of the page's own: Dash's sets the caret back a moment after each key, so that keys which
+     follow one another fast change places. It is followed once no key came for a moment. */
+  const TYPING_MS = 350;
+  let typing;
+  function filterField() {
+    const room = document.getElementById("filter-room");
+    if (!room || room.firstChild) return room && room.firstChild;
+    const field = document.createElement("input");
+    Object.assign(field, { id: "filter", type: "text", className: "dash-input-element", autocomplete: "off" });
+    Object.assign(field, { maxLength: Number(room.dataset.longest), placeholder: room.dataset.placeholder });
+    field.addEventListener("input", function () {
+      clearTimeout(typing);
+      typing = setTimeout(function () {
+        const search = changed({ filter: field.value || null });
+        if (search !== silent()) window.dash_clientside.set_props("address", { search: search });
+      }, TYPING_MS);
+    });
+    return room.appendChild(field);
+  }
+
+  /* The filter of the address stands in its field, but nothing is put there while a person types. */
+  function filtered(wanted) {
+    const field = filterField();
+    if (field && field !== document.activeElement) field.value = wanted;
+  }
+
   function watch(shown) {
     if (!shown) return;
+    filtered(shown.filter || "");
     if (!performance.getEntriesByName("neuraldbg answered").length) performance.mark("neuraldbg answered");
     if (!shown.place) setTimeout(readPlotly, 1000);
     if (shown.place === place) return;
@@ -178,12 +249,14 @@
       follow: follow,
       zoom: zoom,
       watch: watch,
-      theme_auto: scheme,
-      theme_light: () => "light",
-      theme_dark: () => "dark",
+      theme_auto: () => theme("auto"),
+      theme_light: () => theme("light"),
+      theme_dark: () => theme("dark"),
       title: function () {
         const run = document.querySelector("#run .run-name");
         const tab = document.querySelector("#tabs [aria-current]");
+        const bar = tab && tab.closest("nav"); // on a narrow page the tabs scroll
+        if (bar) bar.scrollLeft = Math.max(0, tab.offsetLeft + tab.offsetWidth + 24 - bar.clientWidth);
         document.title = [run && run.textContent, tab && tab.textContent, "NeuralDBG"].filter(Boolean).join(" · ");
         return silent();
       },
@@ -191,7 +264,7 @@
   });
 
   dark.addEventListener("change", function () {
-    if (document.documentElement.dataset.theme === "auto") window.dash_clientside.set_props("theme", { data: scheme() });
+    if (themed() === "auto") window.dash_clientside.set_props("theme", { data: shownTheme() });
   });
 
   /* The wheel scrolls the page, over a graph too; with Ctrl it zooms there. */
@@ -216,6 +289,11 @@
 
   /* Links within the page change the address and load nothing; with a modifier they are ordinary links. */
   document.addEventListener("click", function (event) {
+    if (event.target.id === "themes") turn();
+    if (event.target.id === "link" && !(event.button || event.metaKey || event.ctrlKey)) {
+      event.preventDefault();
+      copy(event.target);
+    }
     const link = event.target.closest && event.target.closest("a.go");
     if (!link || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
     event.preventDefault();

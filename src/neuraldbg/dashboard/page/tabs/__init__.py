@@ -1,10 +1,10 @@
 """The tabs of the page, one file each. To register one, add it to ``TABS``.
 
 - ``diagnosis.py``: verdict, causes, causal chain
-- ``execution_trace.py``: time per step, scalars, layers, data flow
+- ``execution_trace.py``: one step as a timeline, time by layer and per step, scalars, layers, data flow
 - ``gradients.py``, ``activations.py``: statistics of gradients and outputs
-- ``memory.py``: bytes of the tensors that were read
-- ``anomalies.py``: events, non-finite values
+- ``memory.py``: memory over time, by layer and at its peak, what grows
+- ``anomalies.py``: events, non-finite values, dead units, size of the weights, stability
 - ``compare.py``: two runs
 - ``runs.py``: all runs of the folder
 """

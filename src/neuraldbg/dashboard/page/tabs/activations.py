@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from neuraldbg.dashboard.page.components import choices
 from neuraldbg.dashboard.page.figures import drawn
 from neuraldbg.dashboard.page.tab import Drawing, Pane, Tab
+from neuraldbg.show.forms import Bars
 
 if TYPE_CHECKING:
     from neuraldbg.dashboard.page.context import Scene
@@ -23,6 +24,9 @@ def heatmap(scene: Scene) -> Drawing:
 
 def units(scene: Scene) -> Drawing:
     """Draw the dead and saturated units of every layer."""
+    view = scene.view("units", step=scene.step)
+    if isinstance(view, Bars) and not view.empty and not any((bar.values > 0).any() for bar in view.bars):
+        return Drawing(view.title, empty="No unit was dead and no value saturated.", notes=view.notes)
     return drawn(scene, "units", step=scene.step)
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
-from neuraldbg.dashboard.page.components import banner, layer_link, step_link, table
-from neuraldbg.dashboard.page.figures import pictured
+from neuraldbg.dashboard.page.components import banner, go, layer_link, step_link, table
+from neuraldbg.dashboard.page.figures import curves, pictured
 from neuraldbg.dashboard.page.tab import Drawing, Pane, Tab
 from neuraldbg.show import comparison as say
 from neuraldbg.show.format.safe_text import number, plain, sentence
@@ -17,9 +17,12 @@ from neuraldbg.show.views.pair import drift, losses
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from neuraldbg.dashboard.feed import Entry
     from neuraldbg.dashboard.page.context import Beside, Scene
     from neuraldbg.nouns.comparison import Comparison, Difference
 
+NEAR = 8
+"""Runs that are offered to be compared with."""
 NOTHING = Drawing("", empty="Nothing is compared yet.")
 """Drawing of a pane that is not shown, since it has no title; the first pane gives the reason."""
 
@@ -31,12 +34,12 @@ def verdict(scene: Scene) -> Drawing:
         return Drawing(title, empty="There is one run only. Open a folder that holds both: neuraldbg dashboard FOLDER")
     controls = _choice(scene)
     if chosen is None:
-        return Drawing(title, empty="Choose the run to compare this one with.", controls=controls)
+        return Drawing(title, _near(scene), controls=controls)
     c = chosen.comparison
     if c is None:
         return Drawing(title, empty=_waits(scene, chosen), controls=controls)
     body = [
-        banner(say.SIGN[c.verdict], say.word_of(c)),
+        banner(say.sign_of(c), say.word_of(c)),
         html.P(plain(sentence(c.summary)), className="summary"),
         *([_where(scene, c.first), _items(say.meanings(c.first, c))] if c.first is not None else []),
     ]
@@ -48,13 +51,32 @@ def _choice(scene: Scene) -> html.Div:
     others = [e for e in scene.entries if e.key != scene.entry.key]
     pick = dcc.Dropdown(
         id={"field": "with"},
-        options=[{"label": plain(e.label), "value": e.key} for e in others],
+        options=[{"label": _option(e), "value": e.key} for e in others],
         value=scene.beside.entry.key if scene.beside else None,
         placeholder="another run",
         clearable=False,
         className="pick",
     )
     return html.Div([html.Label("with", htmlFor='{"field":"with"}'), pick], className="field beside")
+
+
+def _option(entry: Entry) -> str:
+    """Return a run as an option of the menu: its name, verdict and final loss."""
+    loss = " / ".join(number(loss) for loss in entry.losses)
+    return plain(
+        " · ".join([entry.label, *([entry.verdict] if entry.verdict else []), *([f"loss {loss}"] if loss else [])])
+    )
+
+
+def _near(scene: Scene) -> html.Div:
+    """Return links to the runs that are likeliest to be compared: those of the same script, then the newest."""
+    others = [e for e in scene.entries if e.key != scene.entry.key and not e.problem]
+    near = sorted(others, key=lambda e: e.script != scene.entry.script)[:NEAR]
+    items = [html.Li(go(_option(e), scene.link(with_=e.key))) for e in near]
+    more = (
+        [html.P(f"{len(near)} of {len(others)} runs are listed: the menu above has all.")] if len(others) > NEAR else []
+    )
+    return html.Div([html.P("Choose the run to compare this one with:"), html.Ul(items), *more])
 
 
 def _waits(scene: Scene, chosen: Beside) -> str:
@@ -68,9 +90,9 @@ def _waits(scene: Scene, chosen: Beside) -> str:
 
 def _where(scene: Scene, first: Difference) -> html.P:
     """Return a sentence on the first difference, with links to its layer and step."""
-    words: list[Any] = ["They part first at step ", step_link(scene, first.step, first.layer)]
+    words: list[Any] = ["First difference: step ", step_link(scene, first.step, first.layer)]
     if first.layer is not None:
-        words += [" in ", layer_link(scene, first.layer, first.step)]
+        words += [", layer ", layer_link(scene, first.layer, first.step)]
     return html.P([*words, plain(f" ({first.site}: {number(first.one)} against {number(first.other)}, {first.stat})")],
                   className="where")  # fmt: skip
 
@@ -90,7 +112,7 @@ def _compared(draw: Callable[[Scene, Beside, Comparison], Drawing], scene: Scene
 def loss(scene: Scene, chosen: Beside, c: Comparison) -> Drawing:
     """Draw both losses."""
     made_of = (chosen.entry.key, chosen.moment.version, chosen.key)
-    return pictured(scene, losses(scene.run, chosen.moment.record, c), made_of)
+    return curves(scene, losses(scene.run, chosen.moment.record, c), made_of)
 
 
 def layers(scene: Scene, chosen: Beside, c: Comparison) -> Drawing:
@@ -105,8 +127,7 @@ def settings(scene: Scene, _chosen: Beside, c: Comparison) -> Drawing:
         rows = [
             [
                 [plain(one.name), *([" ", layer_link(scene, one.layer, one.step)] if one.layer is not None else [])],
-                plain(say.shown(one.one)),
-                plain(say.shown(one.other)),
+                *map(plain, say.both(one)),
                 step_link(scene, one.step, one.layer),
             ]
             for one in c.settings[: say.SETTINGS]
@@ -124,7 +145,8 @@ def differs(_scene: Scene, _chosen: Beside, c: Comparison) -> Drawing:
     """Return the first step at which each kind of sites differs, and the losses in numbers."""
     if c.first is None:
         return NOTHING
-    body = [table(["what", "from", "sites", "relative difference"], [[*map(plain, say.kind_row(k))] for k in c.kinds])]
+    rows = [[*map(plain, say.kind_row(kind, min(c.compared.steps)))] for kind in c.kinds]
+    body = [table(["what", "from", "sites", "relative difference"], rows)]
     if c.losses:
         body += _losses(c)
     return Drawing(say.DIFFERS, html.Div(body))
@@ -167,7 +189,7 @@ def _cut(more: int) -> list[html.P]:
 
 def ground(_scene: Scene, _chosen: Beside, c: Comparison) -> Drawing:
     """Return the amount of data that was compared."""
-    return Drawing("What the comparison rests on", html.P(plain(say.footing(c, "·"))), c.notes)
+    return Drawing("Extent of the comparison", html.P(plain(say.footing(c, "·"))), c.notes)
 
 
 TAB = Tab(

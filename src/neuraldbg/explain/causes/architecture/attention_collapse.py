@@ -1,16 +1,16 @@
-"""Attention locks on single positions: its entropy falls to nothing while the scores grow.
+"""Attention locks on single positions: its entropy falls to almost 0 while the scores grow.
 
 What it is
     Attention weights are a softmax of scores, products of queries and keys. If the scores grow without bound the
-    softmax becomes an arg max: each query sees one position, and no gradient tells it of the others.
+    softmax becomes an arg max: each query sees one position, and no gradient reaches the others.
 
-How it shows
+Symptoms
     The loss stalls or jumps after a time of good progress, often at a high learning rate and in deep or wide models.
 
-How it is told apart
+Evidence
     The entropy of the weights is read head by head, relative to that of equal weights, and with it the largest score.
-    Single sharp heads are healthy (they copy or look one position back); most heads of most layers without entropy,
-    together with a training that suffers, are not. Where an update was as large as the weights themselves before it,
+    Single sharp heads are healthy (they copy or look one position back); most heads of most layers with an entropy near
+    0, together with a training that suffers, are not. Where an update was as large as the weights themselves before it,
     the size of the updates is to blame.
 
 What to do
@@ -87,7 +87,7 @@ def judge(case: Case) -> Finding | None:
     else:
         weigh.against("the loss shows no consequence", 1.0)
     return weigh.conclude(
-        f"attention that sees single positions: its entropy at {listing(list(sharp))} is gone",
+        f"attention that sees single positions: its entropy at {listing(list(sharp))} has fallen to almost 0",
         Remedy(
             "Normalise queries and keys before their product, keep the scale 1/sqrt(d), and lower the learning rate.",
             "q, k = torch.nn.functional.normalize(q, dim=-1), torch.nn.functional.normalize(k, dim=-1)\n"
@@ -115,7 +115,7 @@ def _since(seen: list[Reading[AttentionPlace]]) -> Reading[AttentionPlace]:
 
 CAUSE = Cause(
     module=__name__,
-    title="attention without entropy",
+    title="Attention collapsed onto single tokens",
     tier=Tier.STATISTICAL,
     explains=BLOW_UP | STALL,
     judge=judge,

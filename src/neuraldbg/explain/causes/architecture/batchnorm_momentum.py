@@ -5,11 +5,11 @@ What it is
     papers it is the share of the *old* ones, 0.99. A 0.99 carried over makes the running statistics those of the last
     batch; a momentum of 0 or nearly so leaves them at mean 0 and variance 1, where they began.
 
-How it shows
+Symptoms
     Training looks normal, since batch norm uses the batch's own statistics there. In evaluation mode the model is much
     worse, or jumps from one evaluation to the next.
 
-How it is told apart
+Evidence
     The number is read from the layers. Small momenta are right for long runs (EfficientNet uses 0.01, and None averages
     over all batches): what counts is how far the running statistics can have moved in the steps of this run. Layers
     in evaluation mode, and pretrained ones whose statistics are kept on purpose, do not count.
@@ -23,6 +23,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import Cause
+from neuraldbg.explain.edits import once_made
 from neuraldbg.explain.evidence.layer_facts import as_number, evaluated, late_gap, training_norms
 from neuraldbg.explain.evidence.wording import listing, literal, number, percent
 from neuraldbg.explain.finding import Tier, Weighing
@@ -118,16 +119,20 @@ def _weigh_use(case: Case, weigh: Weighing) -> None:
 
 def _remedy(layers: list[str], momentum: float) -> Remedy:
     value = literal(min(0.1, max(0.01, round(momentum, 3))))
+    code = (
+        "for module in model.modules():\n    if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):\n"
+        f"        module.momentum = {value}"
+    )
     return Remedy(
         f"Set the momentum of {listing(layers)} to {value}: in PyTorch it is the weight of the new batch.",
-        "for module in model.modules():\n    if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):\n"
-        f"        module.momentum = {value}",
+        code,
+        (once_made(code),),
     )
 
 
 CAUSE = Cause(
     module=__name__,
-    title="running statistics that follow one batch, or none",
+    title="Batch norm momentum too high or too low",
     tier=Tier.CERTAIN,
     explains=frozenset(),
     judge=judge,

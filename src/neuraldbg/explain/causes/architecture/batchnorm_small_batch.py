@@ -5,10 +5,10 @@ What it is
     values a channel every output is plus or minus one, whatever went in; with a few, the statistics are noise. In
     evaluation mode the running averages are used instead, which are those of no single batch.
 
-How it shows
+Symptoms
     Training is noisy or stalls, and the loss in evaluation mode is far from that in training mode.
 
-How it is told apart
+Evidence
     The values of a channel's statistic are counted in training passes: samples times positions. The cause is named from
     four values down, or for batches of at most four images whose statistics disagree with the running ones. A single
     small batch at the end of an epoch is another cause.
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, Cause
+from neuraldbg.explain.edits import once_made
 from neuraldbg.explain.evidence.layer_facts import as_number, evaluated, late_gap, training_norms
 from neuraldbg.explain.evidence.wording import listing, number, percent, plural
 from neuraldbg.explain.finding import Tier, Weighing
@@ -86,7 +87,7 @@ def judge(case: Case) -> Finding | None:
     return weigh.conclude(
         f"batch normalisation over {elements} values a channel in {listing(list(tight))}"
         + ("" if few else f" (batches of {batch})"),
-        _remedy(case, layer),
+        _remedy(case, sorted(tight, key=case.depth)),
         layer=layer,
         step=0,
         failure=case.trouble.name or "noisy statistics",
@@ -125,20 +126,30 @@ def _weigh_course(case: Case, weigh: Weighing, *, signs: bool) -> None:
         weigh.speaks("the program evaluates, where running statistics take their place", 0.5)
 
 
-def _remedy(case: Case, layer: str) -> Remedy:
-    width = case.layout.by_path[layer].settings.get("num_features") if layer in case.layout.by_path else None
-    channels = int(width) if isinstance(width, (int, float)) else 32
-    groups = next(g for g in (32, 16, 8, 4, 2, 1) if (channels % g == 0 and channels // g > 1) or g == 1)
+def _groups(channels: int) -> int:
+    return next(g for g in (32, 16, 8, 4, 2, 1) if (channels % g == 0 and channels // g > 1) or g == 1)
+
+
+def _remedy(case: Case, layers: list[str]) -> Remedy:
+    widths: dict[str, int] = {}
+    for layer in layers:
+        width = case.layout.by_path[layer].settings.get("num_features") if layer in case.layout.by_path else None
+        widths[layer] = int(width) if isinstance(width, (int, float)) else 32
+    exchange = "\n".join(
+        f"model.set_submodule({path!r}, torch.nn.GroupNorm({_groups(width)}, {width}))"
+        for path, width in widths.items()
+    )
     return Remedy(
         "Normalise over something that does not depend on the batch, or make the batches larger.",
-        f"torch.nn.GroupNorm({groups}, {channels})  # in the place of {layer!r}\n"
+        f"{exchange}\n# or, with larger batches:\n"
         "loader = torch.utils.data.DataLoader(dataset, batch_size=32, shuffle=True, drop_last=True)",
+        (once_made(exchange),),
     )
 
 
 CAUSE = Cause(
     module=__name__,
-    title="batch norm over too few values",
+    title="Batch norm over too few values",
     tier=Tier.SPECIFIC,
     explains=BLOW_UP | STALL,
     judge=judge,

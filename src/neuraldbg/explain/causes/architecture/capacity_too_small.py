@@ -1,14 +1,14 @@
-"""The network is too narrow for what it is to tell apart.
+"""The network is too narrow for its task.
 
 What it is
     Everything that the network knows of its input passes through its narrowest layer. If that has one or two units and
     there are ten classes, they must share a line or a plane. One unit in the middle of an autoencoder is the same.
 
-How it shows
-    Training is clean, gradients are fine, and the loss comes to rest far above zero; it would not even fit one batch.
+Symptoms
+    Training is clean, gradients are fine, and the loss settles far above zero; it would not even fit one batch.
 
-How it is told apart
-    Only a layer that all paths lead through counts, not a gate or a side branch; and only where the loss rests well
+Evidence
+    Only a layer that all paths lead through counts, not a gate or a side branch; and only where the loss settles well
     above what is possible. Too little capacity leaves no other trace, so that it is never named with confidence, and
     not at all where a fault of the data, the loss or the loop was found.
 
@@ -65,12 +65,12 @@ def judge(case: Case) -> Finding | None:
     weigh.speaks(f"everything passes {called(layer.path)}, which has {units} for {asked}",
                  2.0 if width == 1 else 1.6, width, enough)  # fmt: skip
     weigh.speaks(
-        f"the loss rests at {case.loss.ending}, {percent(case.loss.last / guess)} of the loss of guessing", 0.6,
+        f"the loss settled at {case.loss.ending}, {percent(case.loss.last / guess)} of the loss of guessing", 0.6,
         case.loss.last, REST * guess,
     )  # fmt: skip
     wider = 2 ** math.ceil(math.log2(max(16, 2 ** (enough + 2))))
     return weigh.conclude(
-        f"a layer that is too narrow: {units} of {called(layer.path)} must tell {asked} apart",
+        f"a layer that is too narrow: {units} of {called(layer.path)} must distinguish {asked}",
         Remedy(
             f"Widen {called(layer.path)} to {wider} units or so; then see whether one small batch can be "
             "learnt by heart.",
@@ -78,7 +78,7 @@ def judge(case: Case) -> Finding | None:
         ),
         layer=layer.path,
         step=0,
-        failure=case.trouble.name or "loss at rest far above zero",
+        failure=case.trouble.name or "loss settled far above zero",
     )
 
 
@@ -125,7 +125,7 @@ def _all_pass(case: Case, path: str) -> bool:
 
 CAUSE = Cause(
     module=__name__,
-    title="too narrow for its task",
+    title="Model too small for its task",
     tier=Tier.PALLIATIVE,
     explains=frozenset({"loss_plateau"}),
     judge=judge,

@@ -4,11 +4,11 @@ What it is
     ``Dropout(p)`` sets a share p of the values to zero. In TensorFlow 1 and some papers the number meant what is kept,
     so that a "0.9" carried over keeps a tenth here; with p = 1 nothing is left.
 
-How it shows
+Symptoms
     The training loss stays high and noisy and is far above the loss in evaluation mode, where dropout is off; more
     training does not help.
 
-How it is told apart
+Evidence
     The probability is read from the layers, and from the masks in the graph of the loss, so that functional dropout is
     seen too. Up to 0.6 is ordinary. More is named where the training suffers: the loss hardly falls, or stays near the
     level of guessing. With p = 1 no measurement is needed.
@@ -23,6 +23,7 @@ import math
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, Cause
+from neuraldbg.explain.edits import once_made
 from neuraldbg.explain.evidence.layer_facts import dropout_rates
 from neuraldbg.explain.evidence.symptom import guessing_loss
 from neuraldbg.explain.evidence.wording import listing, literal, number, percent
@@ -62,12 +63,15 @@ def judge(case: Case) -> Finding | None:
     if len(high) > 1 and p < ALL:
         weigh.speaks(f"{len(high)} such layers leave {percent(kept)} of the paths", 0.7, kept, 1 - HIGH)
     _weigh_course(case, weigh)
+    paths = list(high)[:4]
+    modules = all(_is_module(case, path) for path in high)
     try_p = min(0.5, max(0.1, round(1 - p, 2)))
     return weigh.conclude(
         f"dropout that removes {percent(p)} of the values at {listing(high)}",
         Remedy(
             f"Drop less: p is the share that is removed, so p = {literal(try_p)} if {literal(p)} was meant to be kept.",
-            "\n".join(_line(case, path, try_p) for path in list(high)[:4]),
+            code := "\n".join(_line(case, path, try_p) for path in paths),
+            (once_made(code),) if modules and len(paths) == len(high) else (),
         ),
         layer=worst if worst in case.layout.by_path else None,
         step=0,
@@ -105,16 +109,20 @@ def _named(case: Case, path: str) -> str:
     return called(path) if layer is not None and "Dropout" in layer.type else f"dropout before {called(path)}"
 
 
-def _line(case: Case, path: str, p: float) -> str:
+def _is_module(case: Case, path: str) -> bool:
     layer = case.layout.by_path.get(path)
-    if layer is not None and "Dropout" in layer.type:
+    return layer is not None and "Dropout" in layer.type
+
+
+def _line(case: Case, path: str, p: float) -> str:
+    if _is_module(case, path):
         return f"model.get_submodule({path!r}).p = {literal(p)}"
     return f"x = torch.nn.functional.dropout(x, p={literal(p)}, training=self.training)  # before {path}"
 
 
 CAUSE = Cause(
     module=__name__,
-    title="dropout removes nearly everything",
+    title="Dropout rate too high",
     tier=Tier.SPECIFIC,
     explains=STALL,
     judge=judge,

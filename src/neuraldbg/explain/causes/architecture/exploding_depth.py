@@ -5,10 +5,10 @@ What it is
     the first layers get gradients that are thousands of times those of the last ones, and a few long sequences can
     produce enormous ones.
 
-How it shows
+Symptoms
     Sudden jumps of gradient norm and loss, NaN after a while; worse for deeper models or longer sequences.
 
-How it is told apart
+Evidence
     The gradient is measured layer by layer. It is the cause when it grows steadily towards the input from the first
     step on, or when a recurrent model produces rare huge gradients, while weights and inputs have a usual scale and
     updates had been of usual size. If updates were too large first and gradients grew afterwards, it is the
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, Cause
+from neuraldbg.explain.edits import before
 from neuraldbg.explain.evidence.depth_profiles import RECURRENT_TYPES, gradient_profile
 from neuraldbg.explain.evidence.optimizer_steps import climbs, poor, weigh_blind
 from neuraldbg.explain.evidence.record_readings import LR_MAX
@@ -87,16 +88,19 @@ def judge(case: Case) -> Finding | None:
         weigh.against("the loss shows no consequence", 1.0)
     norm = float("nan") if built_in else case.healthy_grad_norm  # exploding from the start, no step was healthy
     limit = literal(norm) if norm > 0 else "1.0"
+    clip = f"torch.nn.utils.clip_grad_norm_(model.parameters(), {limit})"
     return weigh.conclude(
         _sentence(case, layer, forward=forward is not None),
         Remedy(
             "Keep the size of what is passed on: divide sums over neighbours by their number, or add a normalisation.",
-            "x = adj @ x / adj.sum(dim=1, keepdim=True)\n# or, after each round: x = torch.nn.LayerNorm(width)(x)",
+            "# in forward(), after each block or round:\nx = torch.nn.functional.layer_norm(x, x.shape[-1:])\n"
+            "# a sum over neighbours: x = adj @ x / adj.sum(dim=1, keepdim=True)",
         )
         if forward is not None
         else Remedy(
             f"Clip the gradient norm at {limit}" + (", the upper end of the healthy steps" if norm > 0 else "") + ".",
-            f"loss.backward()\ntorch.nn.utils.clip_grad_norm_(model.parameters(), {limit})\noptimizer.step()",
+            f"loss.backward()\n{clip}\noptimizer.step()",
+            (before("step", clip),),
         ),
         layer=layer,
         step=0 if built_in else case.onset,
@@ -223,7 +227,7 @@ def _through_time(case: Case, recurrent: str) -> float:
 
 CAUSE = Cause(
     module=__name__,
-    title="the gradient grows over the depth",
+    title="Gradients grow from layer to layer",
     tier=Tier.STATISTICAL,
     explains=BLOW_UP,
     judge=judge,

@@ -5,11 +5,11 @@ What it is
     training mode every forward pass moves them. A pretrained backbone that was frozen this way normalises by the
     batch while training and by drifted averages in evaluation.
 
-How it shows
+Symptoms
     The frozen part gives different outputs after fine-tuning than before it, evaluation is worse than training, and
     a saved head does not fit the original backbone.
 
-How it is told apart
+Evidence
     The weights of the part do not require gradients and are bitwise as they were, the layer is in training mode, and
     its running statistics move, while something else is trained. A teacher or target network whose weights are averaged
     moves in its weights too and is not meant; a part that is trained as a whole neither. How far they drifted says how
@@ -24,6 +24,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import Cause
+from neuraldbg.explain.edits import before
 from neuraldbg.explain.evidence.layer_facts import evaluated, norms
 from neuraldbg.explain.evidence.wording import listing, number, percent
 from neuraldbg.explain.finding import Tier, Weighing
@@ -69,13 +70,19 @@ def judge(case: Case) -> Finding | None:
     elif case.learned:
         weigh.against(f"the model learns: the loss fell by {percent(case.loss.relative)}", 0.5, case.loss.relative)
     parts = list(dict.fromkeys(path.split(".")[0] for path in moving))
+    code = (
+        "for module in model.modules():\n"
+        "    if isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and not module.weight.requires_grad:\n"
+        "        module.eval()"
+        if len(parts) > 1
+        else f"model.get_submodule({parts[0]!r}).eval()"
+    )
     return weigh.conclude(
         f"batch-norm statistics of a frozen part that keep moving: {listing(list(moving))} in training mode",
         Remedy(
             "Keep the frozen layers in evaluation mode, after every model.train().",
-            "model.train()\nfor module in model.modules():\n"
-            "    if isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and not module.weight.requires_grad:\n"
-            "        module.eval()" if len(parts) > 1 else f"model.train()\nmodel.get_submodule({parts[0]!r}).eval()",
+            f"model.train()\n{code}",
+            (before("forward", code),),
         ),
         layer=layer,
         step=moving[layer][0].step,
@@ -102,7 +109,7 @@ def _drifts(seen: list[Reading[NormLayer]]) -> bool:
 
 CAUSE = Cause(
     module=__name__,
-    title="running statistics of a frozen part move",
+    title="Running statistics of a frozen layer change",
     tier=Tier.SPECIFIC,
     explains=frozenset(),
     judge=judge,

@@ -5,11 +5,11 @@ What it is
     explodes or dies on its way through the depth, and the gradient with it on the way back, before any training has
     happened.
 
-How it shows
+Symptoms
     Too large: a huge first loss, saturated units, NaN within some steps. Too small: all outputs equal, gradients
     near zero, a loss that stays at the level of guessing.
 
-How it is told apart
+Evidence
     Weights and activations are read at the first step. The scale of each weight matrix is compared with what He and
     Glorot ask for, and the activations must show its consequence over depth. If the weights are sound and the
     signal still fades or grows, it is the depth itself (sigmoid or tanh stacks, no normalisation). A last layer, or the
@@ -25,6 +25,7 @@ import math
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
+from neuraldbg.explain.edits import once_made
 from neuraldbg.explain.evidence.depth_profiles import MATRIX_TYPES, is_norm
 from neuraldbg.explain.evidence.layer_facts import calls, operations_into
 from neuraldbg.explain.evidence.optimizer_steps import POOR, poor, weigh_poverty
@@ -135,7 +136,8 @@ def _weigh_norms(case: Case, silent: list[str]) -> Finding:
         f"initial gains of zero: nothing of the input passes {silent[0]}",
         Remedy(
             "Begin norms with a gain of 1; zero is for the last norm of a residual branch.",
-            "\n".join(f"torch.nn.init.ones_(model.get_submodule({path!r}).weight)" for path in silent[:4]),
+            code := "\n".join(f"torch.nn.init.ones_(model.get_submodule({path!r}).weight)" for path in silent),
+            (once_made(code),),
         ),
         layer=silent[0],
         step=0,
@@ -200,7 +202,7 @@ def _weigh_course(case: Case, weigh: Weighing, *, large: bool) -> None:
         weigh.against(f"the loss comes down to {percent(poor(case))} of that of guessing by the classes' frequencies",
                       1.0, poor(case), HARDLY)  # fmt: skip
     elif case.learned:
-        said = f"the model learns all the same: the loss fell by {percent(case.loss.relative)}"
+        said = f"the model learns anyway: the loss fell by {percent(case.loss.relative)}"
         weigh.against(said, 3.5, case.loss.relative)
 
 
@@ -214,13 +216,13 @@ def _remedy(case: Case, wrong: list[Weight]) -> Remedy:
     bounded = any(layer.type in ("Sigmoid", "Tanh") for layer in case.layout.layers)
     call = "torch.nn.init.xavier_uniform_" if bounded else "torch.nn.init.kaiming_normal_"
     extra = "" if bounded else ', nonlinearity="relu"'
-    lines = [f"{call}(model.get_submodule({w.layer.path!r}).weight{extra})" for w in wrong[:4]]
-    return Remedy("Initialise the weights for the number of inputs of each layer.", "\n".join(lines))
+    code = "\n".join(f"{call}(model.get_submodule({w.layer.path!r}).weight{extra})" for w in wrong)
+    return Remedy("Initialise the weights for the number of inputs of each layer.", code, (once_made(code),))
 
 
 CAUSE = Cause(
     module=__name__,
-    title="initial weights of the wrong scale",
+    title="Initial weights of the wrong scale",
     tier=Tier.SPECIFIC,
     explains=BLOW_UP | STALL | UNITS,
     entails=frozenset({"attention_collapse", "dead_relu", "saturating_activation", "vanishing_depth"}),

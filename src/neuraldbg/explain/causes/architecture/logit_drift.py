@@ -5,10 +5,10 @@ What it is
     level. In long runs, without weight decay on the head, it can wander far from zero. In 16-bit numbers the
     differences between logits then fall below the steps between neighbouring numbers.
 
-How it shows
+Symptoms
     Late in a run: the loss becomes rough or rises, first in low precision.
 
-How it is told apart
+Evidence
     log Z, the logarithm of the sum of the logits' exponentials, is read from the outputs over the run. A network that
     grows sure raises log Z too, by one large logit among small ones, and that is what training does. Drift is named
     where all logits of a sample have moved together: their mean size is then about as large as log Z itself.
@@ -67,7 +67,7 @@ def judge(case: Case) -> Finding | None:
         f"log Z went from {number(_log_z(seen[0]))} at step {seen[0].step} to {number(last)} at step {seen[-1].step}; "
         f"an untrained model has {number(usual)}", 2.5, last, FAR,
     )  # fmt: skip
-    weigh.speaks(f"all logits share that level: their size is {number(scale)}", 0.7, scale, abs(last))
+    weigh.speaks(f"all logits share that level: their size is {number(scale)}", 0.7, scale)
     # The level does harm by rounding: in 16 bits neighbouring logits become equal.
     kinds = [case.precision.autocast, *case.precision.param_dtypes]
     low = next((kind for kind in kinds if kind in ("bfloat16", "float16")), None)
@@ -115,7 +115,7 @@ def _drifts(seen: list[Reading[Variety]]) -> bool:
 
 CAUSE = Cause(
     module=__name__,
-    title="the level of the logits drifts",
+    title="Logits drift away from zero",
     tier=Tier.STATISTICAL,
     explains=BLOW_UP,
     judge=judge,

@@ -5,11 +5,11 @@ What it is
     linear map. However many there are, the network can only draw straight lines. It happens when the activations
     were forgotten in ``forward``, or were made in ``__init__`` and never called.
 
-How it shows
+Symptoms
     The loss stops where a linear model stops: fair on easy data, hopeless where features must be combined. More
     layers or wider ones do not help.
 
-How it is told apart
+Evidence
     Every operation between the layers is read from the graph of the loss; if all of them are linear, the network is
     linear, whatever the statistics say. A low-rank factorisation (a middle narrower than both ends: LoRA, the code
     of a linear autoencoder) has no activation on purpose and is not named. One missing activation among several
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from neuraldbg.explain.cause import STALL, Cause
 from neuraldbg.explain.evidence.depth_profiles import MATRIX_TYPES
 from neuraldbg.explain.evidence.layer_facts import operations_into
-from neuraldbg.explain.evidence.wording import listing, percent
+from neuraldbg.explain.evidence.wording import listing, percent, verb
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
@@ -131,7 +131,7 @@ def _weigh(case: Case, stack: list[Layer]) -> Finding:
         if layer.leaf and not layer.params and layer.path not in case.layout.called and _activates(layer)
     ]  # fmt: skip
     if idle:
-        weigh.speaks(f"{listing(idle)} was made and never called", 1.0, len(idle), 0)
+        weigh.speaks(f"{listing(idle)} {verb(idle, 'was', 'were')} made and never called", 1.0, len(idle), 0)
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 0.7)
     elif case.learned:
@@ -163,7 +163,7 @@ def _activates(layer: Layer) -> bool:
 
 CAUSE = Cause(
     module=__name__,
-    title="no activation between linear layers",
+    title="No activation between linear layers",
     tier=Tier.CERTAIN,
     explains=STALL,
     judge=judge,

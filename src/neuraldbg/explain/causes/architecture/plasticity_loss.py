@@ -2,12 +2,12 @@
 
 What it is
     When the task or the data change again and again (continual learning, reinforcement learning), more and more units
-    stop firing for any input. What is left learns new tasks more slowly; a fresh network would do better.
+    stop firing for any input. The other units learn new tasks more slowly; a fresh network would do better.
 
-How it shows
+Symptoms
     The loss jumps at each change, which is normal, but ends each phase higher than the last.
 
-How it is told apart
+Evidence
     The phases are read from the jumps of the loss, the silent units from the activations. Both must grow together:
     later tasks that are just harder leave the units alone, and where units die once, at a jump of the learning rate,
     their number does not grow from phase to phase.
@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause
-from neuraldbg.explain.evidence.depth_profiles import unit_share
 from neuraldbg.explain.evidence.record_readings import RELU_TYPES
+from neuraldbg.explain.evidence.silent_units import dead_units
 from neuraldbg.explain.evidence.task_phases import phases
 from neuraldbg.explain.evidence.wording import number, percent
 from neuraldbg.explain.finding import Tier, Weighing
@@ -98,8 +98,8 @@ def _silent(case: Case, found: tuple[Phase, ...]) -> tuple[str | None, list[floa
         path = case.layout.sites[row].module
         if not case.follows(path, RELU_TYPES):
             continue
-        steps, share = unit_share(case, row, "dead", "units")
-        at = [share[(steps >= phase.first) & (steps <= phase.last)] for phase in found]
+        silence = dead_units(case, row)
+        at = [silence.share[(silence.steps >= phase.first) & (silence.steps <= phase.last)] for phase in found]
         if any(not len(part) for part in at):
             continue
         ends = [float(part[-1]) for part in at]
@@ -111,7 +111,7 @@ def _silent(case: Case, found: tuple[Phase, ...]) -> tuple[str | None, list[floa
 
 CAUSE = Cause(
     module=__name__,
-    title="each new task is learnt worse, units fall silent",
+    title="Model loses its ability to learn new tasks",
     tier=Tier.STATISTICAL,
     explains=STALL | UNITS | {"loss_divergence", "loss_spike"},
     judge=judge,

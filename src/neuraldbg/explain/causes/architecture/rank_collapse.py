@@ -2,21 +2,21 @@
 
 What it is
     Attention averages over positions. Without residual connections, repeated averaging makes all positions equal, twice
-    as fast with each layer; what is left has rank one, and no head can tell positions apart.
+    as fast with each layer; what is left has rank one, and no head can distinguish positions.
 
-How it shows
+Symptoms
     The loss stays at the level of predicting the same thing at every position; more layers make it worse.
 
-How it is told apart
+Evidence
     The cosine between positions of the same sequence is read block by block. Positions that enter different and leave
     the last blocks alike, from the first steps on and to the end, are this fault. Inputs that are alike already
     (padding, constant sequences), and outputs that become alike because the model was trained to pool, are not. A
-    shallow model often learns all the same, and then nothing is said: of the few such trainings in the corpus most are
-    missed (docs/accuracy.md).
+    shallow model often learns all the same, and then nothing is said: of the few such trainings that it was tried on,
+    most are missed.
 
 What to do
-    Residual connections around attention and MLP, normalisation before them: ``x = x + attention(norm(x))`` and then
-    ``x = x + mlp(norm(x))``.
+    Add residual connections around attention and MLP, and normalisation before them: ``x = x + attention(norm(x))`` and
+    then ``x = x + mlp(norm(x))``.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def judge(case: Case) -> Finding | None:
 
 CAUSE = Cause(
     module=__name__,
-    title="positions become alike over the depth",
+    title="Token representations become alike",
     tier=Tier.STATISTICAL,
     explains=STALL,
     judge=judge,

@@ -4,18 +4,18 @@ What it is
     A sigmoid far from zero is flat: its slope is nearly nothing, and so is the gradient that it passes back. If
     most of a layer sits at 0 and 1 (or -1 and 1), the layers before it stop learning.
 
-How it shows
+Symptoms
     Activations pile up at the bounds, gradients of earlier layers are tiny, the loss levels off early. It spreads
     over time.
 
-How it is told apart
+Evidence
     Elements at a bound are counted for hidden layers only: an output sigmoid at its bounds is a confident answer, and
     a gate, whose output is multiplied with something, is meant to be open or shut.
     Inputs of the wrong scale, too large initial weights and too large steps all end here as well; if one of them is
     seen, saturation is its consequence.
 
 What to do
-    ReLU or GELU in hidden layers, or a normalisation layer before the activation.
+    Use ReLU or GELU in hidden layers, or put a normalisation layer before the activation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import STALL, Cause
-from neuraldbg.explain.evidence.depth_profiles import unit_share
+from neuraldbg.explain.edits import exchanged, once_made
+from neuraldbg.explain.evidence.depth_profiles import saturated_share
 from neuraldbg.explain.evidence.record_readings import BOUNDED_TYPES
 from neuraldbg.explain.evidence.wording import moved, number, percent
 from neuraldbg.explain.finding import Tier, Weighing
@@ -78,11 +79,13 @@ def judge(case: Case) -> Finding | None:
         weigh.against(f"the model learns: the loss fell by {percent(case.loss.relative)}", 3.5, case.loss.relative)
     else:
         weigh.against("the loss shows no consequence", 1.0)
+    exchange = exchanged(case, layer, "torch.nn.ReLU()")
     return weigh.conclude(
         f"hidden units at the bounds of their activation: {percent(end)} of {called(layer)} pass hardly any gradient",
         Remedy(
             "Use an unbounded activation in hidden layers, or normalise before it.",
-            "torch.nn.LayerNorm(width), torch.nn.ReLU()  # instead of torch.nn.Sigmoid() / torch.nn.Tanh()",
+            exchange or "torch.nn.LayerNorm(width), torch.nn.ReLU()  # instead of torch.nn.Sigmoid() / torch.nn.Tanh()",
+            (once_made(exchange),) if exchange else (),
         ),
         layer=layer,
         step=step,
@@ -114,7 +117,7 @@ def _worst(case: Case) -> tuple[str, float, float, int] | None:
         model = case.layout.by_path[path].model if path in case.layout.by_path else ""
         if case.depth(path) >= last.get(model, -1) or not case.follows(path, BOUNDED_TYPES) or _gates(case, path):
             continue
-        steps, share = unit_share(case, row, "saturated", "count")
+        steps, share = saturated_share(case, row)
         if not len(share):
             continue
         end = float(np.median(share[-max(1, len(share) // 4) :]))
@@ -125,7 +128,7 @@ def _worst(case: Case) -> tuple[str, float, float, int] | None:
 
 CAUSE = Cause(
     module=__name__,
-    title="hidden units at the bounds of their activation",
+    title="Hidden units saturated",
     tier=Tier.STATISTICAL,
     explains=STALL | {"saturated_units"},
     judge=judge,

@@ -2,14 +2,14 @@
 
 What it is
     A layer whose weights all begin at the same value (zeros, or one constant) has units that compute the same thing. If
-    the weights that lead out of them are equal too, all of them get the same gradient, so that no step tells them
-    apart: a layer of 256 units is worth one.
+    the weights that lead out of them are equal too, all of them get the same gradient, so that no step makes them
+    differ: a layer of 256 units is worth one.
 
-How it shows
+Symptoms
     The loss falls to what a single unit can reach and stops, or does not fall at all: with zeros and a ReLU no gradient
     passes.
 
-How it is told apart
+Evidence
     The rows of each weight matrix are compared with each other at the first steps, and again later. A last layer, or
     the end of a residual branch, that begins at zero is a good habit: its units get different gradients and differ
     after one step. Only rows that are still alike after updates, with gradients that are alike, are this fault. Equal
@@ -24,6 +24,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause
+from neuraldbg.explain.edits import once_made
 from neuraldbg.explain.evidence.layer_facts import as_number, readings
 from neuraldbg.explain.evidence.wording import listing, number, percent, plural
 from neuraldbg.explain.finding import Tier, Weighing
@@ -60,7 +61,7 @@ def judge(case: Case) -> Finding | None:
         4.0, last.spread, ALIKE,
     )  # fmt: skip
     same = "no gradient at all" if last.gradient_zero else "the same gradient"
-    weigh.speaks(f"each of them gets {same}, so no step tells them apart", 2.5, as_number(last.gradient), ALIKE)
+    weigh.speaks(f"each of them gets {same}, so no step makes them differ", 2.5, as_number(last.gradient), ALIKE)
     if len(names) > 1:
         weigh.speaks(f"it is so in {listing(names)}", 0.5, len(names), 1)
     if case.trouble.any:
@@ -92,18 +93,18 @@ def _stays(seen: list[Reading[UnitRows]]) -> bool:
 
 def _remedy(layers: list[str], names: list[str]) -> Remedy:
     where = dict(zip(layers, names, strict=True))
-    lines = [
-        f"torch.nn.init.kaiming_uniform_(model.get_parameter({name!r}), a=5**0.5)" for name in list(where.values())[:4]
-    ]
+    lines = [f"torch.nn.init.kaiming_uniform_(model.get_parameter({name!r}), a=5**0.5)" for name in where.values()]
+    code = "\n".join(lines)
     return Remedy(
         f"Draw the weights of {listing(layers)} at random; zeros are for biases and for the last layer of a branch.",
-        "\n".join(lines),
+        code,
+        (once_made(code),),
     )
 
 
 CAUSE = Cause(
     module=__name__,
-    title="units that begin equal and stay equal",
+    title="Units initialised alike",
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,
     judge=judge,

@@ -5,18 +5,18 @@ What it is
     nearly nothing; after ten such layers the first ones receive a millionth. Long recurrences do the same over
     time.
 
-How it shows
+Symptoms
     The last layers train, the first ones stay where they began. The loss stays at the level of guessing or falls
     very slowly.
 
-How it is told apart
+Evidence
     The gradient is measured layer by layer at the first steps: it falls steadily towards the input while the
     initial weights have a sound scale. With wrong initial weights the activations fade as well, from the first
     step; a gradient that is small in all layers alike belongs to a model that has converged. Of a recurrence, other
-    inputs are tried on a copy: if its last output tells them apart in double precision only, what it read has faded.
+    inputs are tried on a copy: if its last output distinguishes them in double precision only, what it read has faded.
 
 What to do
-    ReLU-like activations, normalisation layers, residual connections; for recurrences, gates (LSTM, GRU).
+    Use ReLU-like activations, normalisation layers or residual connections; for recurrences, gates (LSTM, GRU).
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, Cause
-from neuraldbg.explain.evidence.depth_profiles import RECURRENT_TYPES, unit_share
+from neuraldbg.explain.edits import exchanged, once_made
+from neuraldbg.explain.evidence.depth_profiles import RECURRENT_TYPES, saturated_share
 from neuraldbg.explain.evidence.inputs import experiments
 from neuraldbg.explain.evidence.wording import number, percent
 from neuraldbg.explain.finding import Tier, Weighing
@@ -45,6 +46,14 @@ STAYS = 1e-3
 """Sum of a layer's updates over the run, relative to its weights, below which it has not trained."""
 PER_LAYER = 0.7
 """Ratio from layer to layer, below which the gradient falls geometrically."""
+
+
+STEADY = (
+    "for module in model.modules():",
+    "    if isinstance(module, torch.nn.Linear | torch.nn.modules.conv._ConvNd):",
+    '        torch.nn.init.kaiming_normal_(module.weight, nonlinearity="relu")',
+)
+"""Initial weights with which ReLU neither damps nor amplifies (He et al. 2015): torch's own are smaller."""
 
 
 def judge(case: Case) -> Finding | None:
@@ -111,13 +120,17 @@ def _over_depth(case: Case) -> Finding | None:
     else:
         weigh.against("no sigmoid, tanh or recurrent layer that would damp it", 1.0)
     _weigh_rest(case, weigh)
+    lines = [exchanged(case, path, "torch.nn.ReLU()") for path in bounded]
+    exchange = "\n".join([*lines, *STEADY]) if lines and all(lines) else ""
     return weigh.conclude(
         f"layers that each pass back less gradient than they receive: {called(layer)} gets {number(ratio)} of what "
         f"{called(profile.layers[-1])} gets",
         Remedy(
             "Use ReLU-like activations and normalisation between the layers, or residual connections.",
-            "# instead of torch.nn.Sigmoid() / torch.nn.Tanh() between the layers:\n"
+            exchange
+            or "# instead of torch.nn.Sigmoid() / torch.nn.Tanh() between the layers:\n"
             "torch.nn.LayerNorm(width), torch.nn.ReLU()\n# or, in forward(): x = x + block(x)",
+            (once_made(exchange),) if exchange else (),
         ),
         layer=layer,
         step=0,
@@ -141,7 +154,7 @@ def _weigh_rest(case: Case, weigh: Weighing) -> None:
         moved = travelled(case, case.gradients.layers[0])
         stays = moved < STAYS
         if stays:
-            weigh.speaks(f"all updates of {case.gradients.layers[0]} together come to {number(moved)} of its weights, "
+            weigh.speaks(f"all updates of {case.gradients.layers[0]} together are {number(moved)} of its weights, "
                          "so it stays as it began", 2.5, moved, STAYS)  # fmt: skip
         weigh.against(f"the model learns: the loss fell by {percent(case.loss.relative)}", 1.0 if stays else 4.0,
                       case.loss.relative)  # fmt: skip
@@ -176,7 +189,7 @@ def saturated(case: Case) -> bool:
     """Return True if most values of a bounded layer were at its bounds at the first step."""
     for row in case.layout.rows("activation"):
         if case.follows(case.layout.sites[row].module, ("Sigmoid", "Tanh")):
-            share = unit_share(case, row, "saturated", "count")[1]
+            share = saturated_share(case, row)[1]
             if len(share) and share[0] > 0.5:
                 return True
     return False
@@ -184,7 +197,7 @@ def saturated(case: Case) -> bool:
 
 CAUSE = Cause(
     module=__name__,
-    title="the gradient fades over the depth",
+    title="Gradients vanish from layer to layer",
     tier=Tier.STATISTICAL,
     explains=STALL,
     judge=judge,

@@ -2,17 +2,17 @@
 
 What it is
     Where 95 of 100 labels are one class, predicting it always is right in 95 of 100 cases. The few others contribute
-    little to the mean loss, and the model may never learn to say them.
+    little to the mean loss, and the model may never learn to predict them.
 
-How it shows
+Symptoms
     High accuracy, a loss near the entropy of the labels' frequencies, and not one prediction of a rare class.
 
-How it is told apart
-    Labels are counted over the run, and what the model says is read now and then in its later part. Imbalance alone is
-    no fault: if the rare classes are found, or are weighted in the loss, nothing is said. If the inputs tell little of
-    the labels, as with clicks on advertisements, the majority is the best guess for every single sample, and the model
-    may still rank samples well: a kernel regression on a few hundred samples tells how much there is to be learnt. A
-    model that says one class of balanced ones has another fault.
+Evidence
+    Labels are counted over the run, and the predictions are read now and then in its later part. Imbalance alone is no
+    fault: if the rare classes are found, or are weighted in the loss, nothing is said. If the inputs tell little of the
+    labels, as with clicks on advertisements, the majority is the best guess for every single sample, and the model may
+    still rank samples well: a kernel regression on a few hundred samples tells how much there is to be learnt. A model
+    that predicts one class of balanced ones has another fault.
 
 What to do
     Weight the classes in the loss, or sample the rare ones more often; judge by recall and not by accuracy.
@@ -70,8 +70,8 @@ def _weigh(case: Case, slot: TargetsFact, term: LossTerm, major: str, found: tup
     (share, others, right), weigh = found, Weighing()
     weigh.speaks(f"{percent(share)} of the labels are class {major}", 1.5, share, MAJORITY)
     weigh.speaks(
-        f"in the later part of the run the model says class {major} for nearly everything, and is right for {right} of "
-        f"the {others} other labels", 2.3, right, others,
+        f"in the later part of the run the model predicts class {major} for nearly everything, and is right for "
+        f"{right} of the {others} other labels", 2.3, right, others,
     )  # fmt: skip
     # In the first part of a training the majority comes first; the rare classes may still be learnt.
     if case.loss.still_falling:
@@ -82,17 +82,17 @@ def _weigh(case: Case, slot: TargetsFact, term: LossTerm, major: str, found: tup
     fit = slot.fit
     if fit is not None and fit.score < TOLD:
         weigh.against(
-            f"the inputs of {fit.samples} samples tell little of their labels (R^2 {number(fit.score)}), so that "
+            f"the inputs of {fit.samples} samples hardly predict their labels (R^2 {number(fit.score)}), so that "
             "the majority may be the best guess for each", 2.7, fit.score, TOLD,
         )  # fmt: skip
     elif fit is not None and fit.score < WELL and case.loss.last < _entropy(slot):
         # as good as the frequencies alone, or better
         weigh.against(
-            f"the inputs tell not much of the labels (R^2 {number(fit.score)}): for many the majority may be the "
+            f"the inputs predict the labels only weakly (R^2 {number(fit.score)}): for many the majority may be the "
             "best guess", 1.0, fit.score, WELL,
         )  # fmt: skip
     elif fit is not None and fit.z > 6:
-        weigh.speaks(f"the inputs do tell the labels (R^2 {number(fit.score)})", 0.7, fit.score, TOLD)
+        weigh.speaks(f"the inputs predict the labels (R^2 {number(fit.score)})", 0.7, fit.score, TOLD)
     binary = slot.kind != "nll"
     weight = literal(min(100.0, share / max(1e-3, 1 - share)))
     return weigh.conclude(
@@ -101,7 +101,9 @@ def _weigh(case: Case, slot: TargetsFact, term: LossTerm, major: str, found: tup
             "Weight the rare classes in the loss, or sample them more often.",
             f"criterion = torch.nn.BCEWithLogitsLoss(pos_weight=torch.tensor({weight}))"
             if binary
-            else "weight = len(labels) / (classes * torch.bincount(labels, minlength=classes))\n"
+            else f"counts = torch.bincount(labels, minlength={max(term.classes, 2)}).clamp(min=1)"
+            "  # labels: those of the training set\n"
+            "weight = counts.sum() / (len(counts) * counts)\n"
             "criterion = torch.nn.CrossEntropyLoss(weight=weight)",
         ),
         layer=term.layer,
@@ -120,9 +122,10 @@ def _entropy(slot: TargetsFact) -> float:
 
 CAUSE = Cause(
     module=__name__,
-    title="one class makes up nearly all labels and predictions",
+    title="One class dominates labels and predictions",
     tier=Tier.STATISTICAL,
     explains=STALL | UNITS,
     judge=judge,
     page=__doc__ or "",
+    place="loss",
 )

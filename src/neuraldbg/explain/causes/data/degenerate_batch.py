@@ -4,12 +4,12 @@ What it is
     Batch norm in training mode, a standard deviation, or a loss that compares samples with each other needs at least
     two samples. The last batch of an epoch holds what is left over, and that can be one.
 
-How it shows
+Symptoms
     Everything runs until the end of the first epoch. Then the script stops with "Expected more than 1 value per
     channel when training", or the loss becomes NaN in exactly that step: the unbiased standard deviation of one value
     is 0 / 0.
 
-How it is told apart
+Evidence
     The size of each batch is read. It is the cause when the first non-finite value appears inside the model or its
     loss in a step whose batch has one sample, while others have more; or when batch norm says so itself. A bad sample
     would be non-finite or extreme in some places before the model sees it; where all of its values are NaN and it is
@@ -123,7 +123,7 @@ def _remedy(usual: int) -> Remedy:
 
 CAUSE = Cause(
     module=__name__,
-    title="a batch too small for its statistic",
+    title="Batch too small for its statistics",
     tier=Tier.CERTAIN,
     explains=BLOW_UP | UNITS,
     judge=judge,

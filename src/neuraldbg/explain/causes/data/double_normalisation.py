@@ -4,11 +4,11 @@ What it is
     Pixels are divided by 255 by the loader (``ToTensor`` does it) and once more by hand, so that they lie between 0 and
     0.004. Or the mean and spread for 0..255 are used on values from 0 to 1: every pixel becomes nearly -1.
 
-How it shows
+Symptoms
     Learning is slow or does not begin: the first layer sees nearly the same for every picture, and its biases drown
     the rest. A high learning rate seems to help.
 
-How it is told apart
+Evidence
     Pixels are whole numbers from 0 to 255 before anything is done with them. After a division they still lie on a grid,
     and the grid tells what was done: k / 255 once, k / 255 / 255 twice. Values that are small by nature lie on no such
     grid. A normalisation layer at the front of the model undoes it, and then it does no harm. Inputs that are too
@@ -80,7 +80,7 @@ def _weigh(case: Case, grid: str, level: Level) -> Finding:
     elif poor(case) > POOR:
         weigh_poverty(case, weigh, 1.0)
     elif case.learned:
-        weigh.against(f"the loss falls all the same, {case.loss.course}", 1.0, case.loss.relative)
+        weigh.against(f"the loss falls anyway, {case.loss.course}", 1.0, case.loss.relative)
     first = next((w.layer.path for w in case.weights), None)
     return weigh.conclude(
         f"inputs that are normalised twice: they range from {number(level.low)} to {number(level.high)}",
@@ -93,7 +93,7 @@ def _weigh(case: Case, grid: str, level: Level) -> Finding:
 
 CAUSE = Cause(
     module=__name__,
-    title="inputs normalised twice",
+    title="Inputs normalised twice",
     tier=Tier.CERTAIN,
     explains=frozenset(STALL),
     judge=judge,

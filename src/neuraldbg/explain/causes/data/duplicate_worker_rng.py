@@ -5,16 +5,16 @@ What it is
     worker is read by every one of them from its beginning, so each sample comes as many times as there are workers. A
     random generator that the dataset holds is copied too, and all workers draw the same numbers from it.
 
-How it shows
+Symptoms
     Equal batches come in groups. An epoch is several times as long as it should be, and the effective amount of data
     is that much smaller. The model overfits.
 
-How it is told apart
+Evidence
     Batches are compared by fingerprints of their samples. It is the cause when they come in equal groups whose length
-    is the number of workers of the loader that is at work, each in a tensor of its own. Several passes over one batch
+    is the number of workers of the loader in use, each in a tensor of its own. Several passes over one batch
     on purpose use the same tensor, and training on one batch to test a model gives one endless group. Workers that
     augment different samples alike cannot be seen in this way; for them the code is read: a ``worker_init_fn`` that
-    seeds with a constant, a generator in the dataset that it draws from and that nobody renews.
+    seeds with a constant, a generator in the dataset that it draws from and that is never renewed.
 
 What to do
     Split an ``IterableDataset`` by ``get_worker_info()``; seed generators of the dataset in ``worker_init_fn``.
@@ -67,7 +67,7 @@ def _alike(case: Case, value: AlikeWorkers) -> Finding:
     else:
         weigh.speaks(f"{value.dataset} draws from its own generator .{name}, of which each worker has a copy in the "
                      "same state", 3.2, name)  # fmt: skip
-    weigh.speaks(f"the loader at work has {number} workers", 0.5, number, 2)
+    weigh.speaks(f"the loader in use has {number} workers", 0.5, number, 2)
     return weigh.conclude(
         f"random numbers that the {number} workers of the data loader draw alike in {value.dataset}",
         Remedy("Give each worker random numbers of its own.", SEED),
@@ -87,8 +87,10 @@ def _groups(case: Case, runs: EqualBatches) -> Finding | None:
     if groups < 2 or groups < 0.7 * total:
         return None
     weigh = Weighing()
-    weigh.speaks(f"{plural(groups, 'group')} of {number} equal batches came one after the other", 3.0, groups, 2)
-    weigh.speaks(f"the loader at work has {number} workers: as many as batches in a group", 2.5, number, number)
+    weigh.speaks(
+        f"{plural(groups, 'group')} of {number} equal batches{case.counted} came one after the other", 3.0, groups, 2
+    )
+    weigh.speaks(f"the loader in use has {number} workers: as many as batches in a group", 2.5, number, number)
     weigh.speaks("each of the equal batches is a tensor of its own, so none was used again on purpose", 1.0, 0)
     iterable = workers.iterable
     what = (
@@ -106,7 +108,7 @@ def _groups(case: Case, runs: EqualBatches) -> Finding | None:
 
 CAUSE = Cause(
     module=__name__,
-    title="the workers of the loader deliver the same samples",
+    title="DataLoader workers draw the same random numbers",
     tier=Tier.CERTAIN,
     explains=frozenset(),
     judge=judge,

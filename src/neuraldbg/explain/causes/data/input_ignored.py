@@ -4,11 +4,11 @@ What it is
     Somewhere between input and output the data gets lost: a variable that is overwritten, a tensor of zeros or noise
     that is passed on instead, a branch that is never taken, a mask that hides everything.
 
-How it shows
+Symptoms
     The loss goes down to what one constant answer gives (the mean of the targets, the frequencies of the classes) and
     stays there. All predictions are alike.
 
-How it is told apart
+Evidence
     A network that has collapsed (dead units, exploded weights) also gives one answer, but it could see its input. So
     the experiment is made on a copy with fresh random weights: the inputs of all samples are exchanged, noise is added,
     in eval mode and in training mode. If the output is the same to the last bit, no weights whatever would let it see
@@ -103,7 +103,7 @@ def _zeros(case: Case, weigh: Weighing) -> Finding:
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.0)
     return weigh.conclude(
-        "input that has no effect on the output: it is zero throughout, so that nothing tells one sample from another",
+        "input that has no effect on the output: it is zero throughout, so that all samples are alike",
         Remedy("Find where the data is lost on its way to the model.",
                "print(x.abs().max())  # just before model(x), and back from there"),
         step=0,
@@ -123,7 +123,7 @@ def _blind(case: Case, weigh: Weighing, output: IgnoredOutput) -> Finding:
     weigh.speaks("it differs from sample to sample, by noise that the model draws", 0.5)
     return weigh.conclude(
         f"input that has no effect on the {named} of the model, which is made of noise alone",
-        Remedy("Hand on what was computed from the input: noise is added to it, and does not stand in its place.",
+        Remedy("Pass on the tensor computed from the input: noise is added to it and does not replace it.",
                "z = mu + std * torch.randn_like(std)  # not the noise alone"),
         step=0,
         failure=case.trouble.name or "output made of noise",
@@ -132,7 +132,7 @@ def _blind(case: Case, weigh: Weighing, output: IgnoredOutput) -> Finding:
 
 CAUSE = Cause(
     module=__name__,
-    title="the output does not depend on the input",
+    title="Output does not depend on the input",
     tier=Tier.CERTAIN,
     explains=frozenset(STALL),
     judge=judge,

@@ -4,21 +4,21 @@ What it is
     Labels were assigned at random, read from the wrong column, or lost their order. The network can only learn how
     often each label occurs, and later the single samples by heart.
 
-How it shows
-    The loss comes to rest at the level of a constant guess. With enough epochs and weights it falls in training and
+Symptoms
+    The loss settles at the level of a constant guess. With enough epochs and weights it falls in training and
     rises in validation.
 
-How it is told apart
-    A few hundred samples of the first batches are kept, and a kernel regression is asked whether inputs tell the
+Evidence
+    A few hundred samples of the first batches are kept, and a kernel regression tests if inputs predict the
     labels better than shuffled ones do. If it finds nothing and the network finds nothing, labels are likely random.
-    Of several heads, one alone may have such targets: then the same inputs tell what the other heads are asked for. A
+    Of several heads, one alone may have such targets: then the same inputs predict the targets of the other heads. A
     task that needs more than nearness of inputs, such as parity, looks just the same, so that this is never said with
     certainty, and is only mentioned where the inputs look like independent numbers: what people photograph, measure or
     write has structure, and labels that belong to it follow that at least a little. If another order of the labels
-    fits it is target_misaligned; a shuffle of the labels alone fits no order, and the two cannot be told apart.
+    fits it is target_misaligned; a shuffle of the labels alone fits no order, and the two cannot be distinguished.
 
 What to do
-    Look at a dozen samples with their labels, and at the line that pairs them.
+    Inspect a dozen samples with their labels, and the line that pairs them.
 """
 
 from __future__ import annotations
@@ -108,12 +108,12 @@ def _one_of_several(case: Case, slot: TargetsFact, fit: TargetFit) -> Finding | 
         return None
     weigh = Weighing()
     weigh.speaks(
-        f"the inputs of {fit.samples} samples tell the targets of {term.layer!r} no better than shuffled "
+        f"the inputs of {fit.samples} samples predict the targets of {term.layer!r} no better than shuffled "
         f"ones (R^2 {number(fit.score)} against {number(fit.null)})", 2.6, fit.z, NOTHING,
     )  # fmt: skip
     score = others[0].score
-    weigh.speaks(f"the same inputs tell those of another head well (R^2 {number(score)})", 1.2, score)
-    weigh.speaks("what this head says hardly follows its targets", 0.8)
+    weigh.speaks(f"the same inputs predict those of another head well (R^2 {number(score)})", 1.2, score)
+    weigh.speaks("the output of this head hardly follows its targets", 0.8)
     return _finish(case, weigh, term)
 
 
@@ -130,7 +130,7 @@ def _flat(slot: TargetsFact, term: LossTerm) -> bool:
 def _weigh(case: Case, slot: TargetsFact, fit: TargetFit, term: LossTerm) -> Finding:
     weigh = Weighing()
     weigh.speaks(
-        f"the inputs of {fit.samples} samples tell their targets no better than shuffled ones (R^2 "
+        f"the inputs of {fit.samples} samples predict their targets no better than shuffled ones do (R^2 "
         f"{number(fit.score)} against {number(fit.null)})", 2.6, fit.z, NOTHING,
     )  # fmt: skip
     # The network's own failure confirms the regression.
@@ -139,13 +139,13 @@ def _weigh(case: Case, slot: TargetsFact, fit: TargetFit, term: LossTerm) -> Fin
         weigh.speaks(case.trouble.phrase, 1.2)
     else:
         weigh.speaks(
-            f"the network is right for {percent(right)} of {labels} labels, and always saying the main class would be "
-            f"for {percent(main)}", 1.2, right, main,
+            f"the network is right for {percent(right)} of {labels} labels{case.counted}, and always saying the main "
+            f"class would be for {percent(main)}", 1.2, right, main,
         )  # fmt: skip
     if fit.spread > INDEPENDENT:
         weigh.against(
             "the inputs look like independent numbers: labels that depend on several of them at once, or on a few only "
-            "a little, would look the same", 3.0, fit.spread, INDEPENDENT,
+            "a little, would give the same picture", 3.0, fit.spread, INDEPENDENT,
         )  # fmt: skip
     if fit.again >= 30 and fit.agree == fit.again:
         weigh.against(f"each of {fit.again} inputs that came again had the same label", 0.1, fit.again)
@@ -156,7 +156,7 @@ def _finish(case: Case, weigh: Weighing, term: LossTerm) -> Finding:
     return weigh.conclude(
         "labels that do not depend on the inputs, or depend on them in a way that is hard to see",
         Remedy(
-            "Look at some samples beside their labels, and at the line that pairs them.",
+            "Inspect some samples with their labels, and the line that pairs them.",
             "for sample, label in list(zip(x, y))[:12]:\n    print(sample, label)",
         ),
         layer=term.layer,
@@ -168,9 +168,10 @@ def _finish(case: Case, weigh: Weighing, term: LossTerm) -> Finding:
 
 CAUSE = Cause(
     module=__name__,
-    title="labels that have nothing to do with the inputs",
+    title="Labels unrelated to the inputs",
     tier=Tier.STATISTICAL,
     explains=STALL | UNITS,
     judge=judge,
     page=__doc__ or "",
+    place="loss",
 )

@@ -4,11 +4,11 @@ What it is
     A batch contains values that are not numbers: missing entries of a table, a division by a standard deviation of
     zero in the preprocessing, a damaged file.
 
-How it shows
+Symptoms
     The loss becomes NaN in the step that meets such a sample, and everything stays NaN from then on, because one
     step writes it into every weight.
 
-How it is told apart
+Evidence
     The batch is read before the model sees it. It is the cause when the input is the earliest non-finite place of
     the run. A mask of minus infinities that the model handles does no harm and is not counted.
 
@@ -155,7 +155,7 @@ def _concluded(case: Case, weigh: Weighing, what: str, step: int, where: str) ->
 
 CAUSE = Cause(
     module=__name__,
-    title="the data holds NaN or infinity",
+    title="NaN or infinity in the data",
     tier=Tier.SPECIFIC,
     explains=BLOW_UP | UNITS | {"nonfinite_input"},
     judge=judge,

@@ -2,13 +2,13 @@
 
 What it is
     One of the two transforms lacks a step: the pictures are normalised for training and not for validation, one side
-    is divided by 255, the statistics were computed anew for the other side.
+    is divided by 255, the statistics were computed again for the other split.
 
-How it shows
+Symptoms
     Training goes well, validation is bad from the first epoch on, and stays bad, as if the model did not generalise at
     all.
 
-How it is told apart
+Evidence
     Mean and standard deviation of the inputs are read in both modes over many batches. Augmentation changes them
     little; a forgotten normalisation changes them several times over, and in every single evaluation batch. It is
     judged for inputs with many values a sample, and for evaluation in eval mode now and then: what a generator or an
@@ -131,7 +131,7 @@ def _rescaled(train: Level, other: Level) -> tuple[float, float] | None:
 
 CAUSE = Cause(
     module=__name__,
-    title="training and evaluation are preprocessed differently",
+    title="Training and evaluation data preprocessed differently",
     tier=Tier.SPECIFIC,
     explains=frozenset(),
     judge=judge,

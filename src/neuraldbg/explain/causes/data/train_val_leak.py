@@ -1,13 +1,13 @@
 """Samples that are used for validation were also trained on.
 
 What it is
-    The split is not clean: it was drawn anew at each start and the weights were loaded, duplicates lie on both sides,
+    The split is not clean: it was drawn again at each start and the weights were loaded, duplicates lie on both sides,
     or the index ranges overlap. The validation score then measures memory.
 
-How it shows
+Symptoms
     Validation is too good, often as good as training, and the model fails on new data.
 
-How it is told apart
+Evidence
     Samples are recognised by a fingerprint of their values, in training and in evaluation. A pass of the evaluation
     that holds both, samples that were trained on and samples that never were, shows that the sets overlap. Nothing is
     said of a program that evaluates its training set, or all of its data, on purpose: such an evaluation reads the very
@@ -115,7 +115,7 @@ def _overlap(case: Case, fact: BatchesFact) -> Finding | None:
     weigh = Weighing()
     weigh.speaks(
         f"{_count(overlap.mixed)} of the evaluation hold samples that were trained on "
-        f"({percent(shared / samples)}) beside samples that never were",
+        f"({percent(shared / samples)}) and samples that were not",
         5.5 if many else 3.5, shared / samples, LOW,
     )  # fmt: skip
     weigh.speaks(
@@ -176,7 +176,7 @@ def _count(batches: int) -> str:
 
 CAUSE = Cause(
     module=__name__,
-    title="validation samples were trained on",
+    title="Validation samples in the training data",
     tier=Tier.CERTAIN,
     explains=frozenset(),
     judge=judge,

@@ -2,18 +2,18 @@
 
 What it is
     Raw pixel values from 0 to 255, prices, years, or a table whose columns have different units are given to the
-    first layer as they are. The first layer's gradients grow with the inputs, so that no single learning rate fits
+    first layer unscaled. The first layer's gradients grow with the inputs, so that no single learning rate fits
     all layers.
 
-How it shows
+Symptoms
     Large activations and gradients in the first layers from the beginning; the loss blows up, jumps, or falls very
     slowly. A lower learning rate seems to help, but then the rest of the network hardly learns.
 
-How it is told apart
+Evidence
     Mean, standard deviation and range of the batch are read before the model, for tables also column by column. A
     normalisation layer right after the input undoes the scale, and ids for an embedding have none; neither is a
     fault. A model that learns well on such inputs is left in peace, unless the inputs are far beyond those of raw
-    pictures, reach the first layer as they are, and do measurable harm: the first loss is many times that of a guess.
+    pictures, reach the first layer unscaled, and do measurable harm: the first loss is many times that of a guess.
     Outputs that became one and the same for all samples are harm too, though the loss fell.
 
 What to do
@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
+from neuraldbg.explain.edits import before
 from neuraldbg.explain.evidence.depth_profiles import gradient_profile, is_norm
 from neuraldbg.explain.evidence.inputs import batches
 from neuraldbg.explain.evidence.symptom import guessing_loss
@@ -91,6 +92,7 @@ def _weigh(case: Case, stats: InputStats) -> Finding | None:
     _first_layer(case, weigh)
     name = f"input {stats.leaf!r}" if stats.leaf else "input"
     first = next((w.layer.path for w in case.weights), None)
+    scaled = f"x = (x - {literal(stats.mean)}) / {literal(stats.std or 1.0)}"
     per_column = stats.columns is not None
     return weigh.conclude(
         f"inputs that are not normalised: the {name} {what}",
@@ -98,7 +100,8 @@ def _weigh(case: Case, stats: InputStats) -> Finding | None:
             "Standardise the inputs with the statistics of the training set, also when the model is used later.",
             "mean, std = x_train.mean(0), x_train.std(0).clamp_min(1e-6)\nx = (x - mean) / std"
             if per_column
-            else f"x = (x - {literal(stats.mean)}) / {literal(stats.std or 1.0)}",
+            else scaled,
+            () if per_column else (before("forward", scaled),),
         ),
         layer=first,
         step=0,
@@ -162,7 +165,7 @@ def _extreme(case: Case, stats: InputStats, weigh: Weighing) -> bool:
     elif not case.learned:
         weigh.speaks(f"the loss does not fall: {case.loss.course}", 1.0, case.loss.relative)
     else:
-        weigh.against(f"the loss falls all the same, {case.loss.course}", 0.5 if unlike else 1.0, case.loss.relative)
+        weigh.against(f"the loss falls anyway, {case.loss.course}", 0.5 if unlike else 1.0, case.loss.relative)
     return began > WILD * guess or best > guess or (unlike and not case.learned)
 
 
@@ -221,7 +224,7 @@ def _takes_ids(case: Case) -> bool:
 
 CAUSE = Cause(
     module=__name__,
-    title="inputs far from unit scale",
+    title="Inputs not normalised",
     tier=Tier.SPECIFIC,
     explains=BLOW_UP | STALL | UNITS,
     judge=judge,

@@ -1,14 +1,14 @@
 """Regression targets are far from zero mean and unit scale.
 
 What it is
-    The network starts with outputs near zero, but is asked for values in the thousands, or for small differences on
+    The network starts with outputs near zero, but has to give values in the thousands, or for small differences on
     a large offset. Nearly all of the gradient goes into moving the last layer there.
 
-How it shows
+Symptoms
     A huge loss at the beginning; then a blow-up with SGD, or a very slow descent with an adaptive optimizer, which
     moves the last bias by about the learning rate at each step.
 
-How it is told apart
+Evidence
     Mean and standard deviation of the targets are read from the graph of the loss, for losses that compare numbers
     (MSE, L1, Huber). It is the cause when the run is in trouble and the loss has not even reached the variance of
     the targets, which is what predicting their mean would give. A model that gets below it has coped with the
@@ -110,17 +110,18 @@ def _slow_start(case: Case, rms: float, weigh: Weighing) -> bool:
     if spent < SPENT[0] or spent < SPENT[1] * len(loss):
         return False
     weigh.speaks(f"the first loss ({number(case.loss.initial)}) is the mean square of the targets: the outputs are "
-                 "nothing beside them", 0.5, case.loss.initial, rms**2)  # fmt: skip
+                 "tiny compared with them", 0.5, case.loss.initial)  # fmt: skip
     weigh.speaks(f"{spent} of {len(loss)} steps went by before the loss had halved", 1.5, spent, SPENT[0])
     return True
 
 
 CAUSE = Cause(
     module=__name__,
-    title="regression targets far from unit scale",
+    title="Targets not normalised",
     tier=Tier.SPECIFIC,
     explains=BLOW_UP | STALL | UNITS,
     judge=judge,
     page=__doc__ or "",
+    place="loss",
     entails=frozenset({"gradient_conflict"}),
 )

@@ -4,11 +4,11 @@ What it is
     A data set that is sorted by class, read without shuffling, gives batches of one class each. Every step pulls the
     model towards the class at hand, and the next block undoes it.
 
-How it shows
+Symptoms
     The loss falls inside a block and jumps when the next class comes, again in every epoch. Accuracy at the end is that
     of the last block.
 
-How it is told apart
+Evidence
     The labels of each batch are counted and compared with those of the whole run: little variety inside a batch,
     neighbouring batches of the same class, and a loss that jumps where the class changes. Where nearly every batch
     holds one class, and the same batches come in the same order again, the order itself is proof, and it is said even
@@ -79,8 +79,8 @@ def _classes(case: Case, slot: TargetsFact) -> Finding | None:
         VARIETY,
     )  # fmt: skip
     if blocks > 0.3:
-        weigh.speaks(f"{percent(slot.same_next)} of the batches have the main class of the batch before", 1.5,
-                     slot.same_next, slot.same_by_chance)  # fmt: skip
+        weigh.speaks(f"{percent(slot.same_next)} of the batches have the main class of the batch before, by chance "
+                     f"{percent(slot.same_by_chance)} would", 1.5, slot.same_next)  # fmt: skip
     if len(slot.switches) < slot.distinct:
         weigh.against("each class came once, as with tasks one after the other", 1.0, len(slot.switches))
     elif slot.period:
@@ -112,14 +112,14 @@ def _harm(case: Case, weigh: Weighing, slot: TargetsFact, entropy: float) -> Non
     if times > JUMP:
         weigh.speaks(f"when the class changes the loss becomes {number(times)} times what it was", 2.0, times, JUMP)
     elif easy:
-        weigh.speaks(f"the inputs tell the labels easily (R^2 {number(score)}), but the loss is {percent(level)} of "
+        weigh.speaks(f"the inputs predict the labels easily (R^2 {number(score)}), but the loss is {percent(level)} of "
                      "the labels' entropy", 2.0, level, 0.4)  # fmt: skip
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.2)
     elif not (times > JUMP or easy) and case.learned:
         # Sorted data that is read in the same order every time is a fault even if normalisation hides the harm.
         weight = 0.5 if _sorted(slot) else 3.0
-        weigh.against(f"the loss falls well all the same, {case.loss.course}", weight, case.loss.relative)
+        weigh.against(f"the loss falls well anyway, {case.loss.course}", weight, case.loss.relative)
 
 
 def _sorted(slot: TargetsFact) -> bool:
@@ -141,7 +141,7 @@ def _numbers(case: Case, slot: TargetsFact) -> Finding | None:
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.2)
     elif case.learned:
-        weigh.against(f"the loss falls well all the same, {case.loss.course}", 3.0, case.loss.relative)
+        weigh.against(f"the loss falls well anyway, {case.loss.course}", 3.0, case.loss.relative)
     return _finish(case, weigh, "batches ordered by target", 0)
 
 
@@ -156,9 +156,10 @@ def _finish(case: Case, weigh: Weighing, sentence: str, step: int) -> Finding:
 
 CAUSE = Cause(
     module=__name__,
-    title="batches ordered by class or target",
+    title="Data not shuffled",
     tier=Tier.SPECIFIC,
     explains=STALL | UNITS | {"loss_spike", "gradient_spike", "loss_divergence"},
     judge=judge,
     page=__doc__ or "",
+    place="forward",
 )

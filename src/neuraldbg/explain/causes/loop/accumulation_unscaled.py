@@ -5,11 +5,11 @@ What it is
     their sum is K times the gradient of one large batch. Unless each loss is divided by K, steps are K times too large
     for a learning rate that was chosen without accumulation.
 
-How it shows
+Symptoms
     Like a learning rate that is too high: the loss swings or grows, and it gets worse with more micro-batches. An
     adaptive optimizer such as Adam rescales its steps, and then it does not matter.
 
-How it is told apart
+Evidence
     It is counted how many backward passes, each with a forward pass of its own, make one step, and the end of the
     loss's graph is read: a division by a constant stands there if the loss is averaged. Whether the sum does harm is
     seen in the first updates: too large as they are, and in order when divided by K. Several different losses for one
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
+from neuraldbg.explain.edits import before
 from neuraldbg.explain.evidence.optimizer_steps import weigh_bearing
 from neuraldbg.explain.evidence.symptom import guessing_loss
 from neuraldbg.explain.evidence.training_loop import micro_batches
@@ -65,8 +66,8 @@ def judge(case: Case) -> Finding | None:
 
 def _weigh(case: Case, count: int, factor: float, divisor: float) -> Finding:
     weigh = Weighing()
-    divided = f"by {number(divisor)}" if divisor > 1 else "by nothing at their end"
-    weigh.speaks(f"each step uses the sum of {count} losses that are divided {divided}", 2.0, count, MANY)
+    divided = f"divided by {number(divisor)}" if divisor > 1 else "not divided by their number"
+    weigh.speaks(f"each step uses the sum of {count} losses that are {divided}", 2.0, count, MANY)
     # A sum is a fault only if the training suffers: a learning rate may be chosen for it.
     if case.trouble.broke:
         weigh.speaks(case.trouble.phrase, 2.0)
@@ -100,7 +101,8 @@ def _weigh(case: Case, count: int, factor: float, divisor: float) -> Finding:
         "of a mean",
         Remedy(
             f"Divide each loss by the number of micro-batches ({count}).",
-            f"(loss / {count}).backward()",
+            f"loss = loss / {count}\nloss.backward()",
+            (before("backward", f"loss = loss / {count}"),),
         ),
         step=0,
         failure=case.trouble.name or "large gradients",
@@ -109,9 +111,10 @@ def _weigh(case: Case, count: int, factor: float, divisor: float) -> Finding:
 
 CAUSE = Cause(
     module=__name__,
-    title="micro-batches are summed where a mean is meant",
+    title="Accumulated losses not divided",
     tier=Tier.CERTAIN,
     explains=BLOW_UP | UNITS | (STALL & {"loss_plateau", "vanishing_gradients"}),
     judge=judge,
     page=__doc__ or "",
+    place="loss",
 )

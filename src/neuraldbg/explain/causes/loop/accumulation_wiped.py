@@ -6,12 +6,12 @@ What it is
     away. Typical reason: ``optimizer.zero_grad()`` stands at the top of the batch loop, while ``optimizer.step()`` is
     called every few batches, or only at the end of an epoch.
 
-How it shows
+Symptoms
     Training is much slower than it should be, and as noisy as with the small batch. If the loss is divided by the
     number of micro-batches as well, steps are that many times too small.
 
-How it is told apart
-    The gradients are looked at just before each backward pass. They were there after the pass before, and are gone,
+Evidence
+    The gradients are read just before each backward pass. They were there after the pass before, and are gone,
     although no optimizer stepped in between. Uses that clear on purpose are recognised: the weights were moved in
     between (sharpness-aware training), the input itself is differentiated (adversarial examples), the gradients are
     put together by hand (gradient surgery), or a scaler refused the step.
@@ -28,10 +28,11 @@ import numpy as np
 
 from neuraldbg.explain.cause import STALL, Cause
 from neuraldbg.explain.evidence.record_readings import owner
-from neuraldbg.explain.evidence.wording import listing, number, percent
+from neuraldbg.explain.evidence.wording import listing, number, percent, verb
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.accumulation import AccumulationFact
+from neuraldbg.nouns.loss_names import parts
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -62,9 +63,10 @@ def _weigh(case: Case, stream: int, lost: int, share: float) -> Finding | None:
     about = case.run.known(AccumulationFact, stream=stream) or AccumulationFact()
     divisor, forwards = about.divisor, about.forwards
     weigh, each = Weighing(), lost + 1
+    named = parts(case.loss_names.get(stream, ""))
     weigh.speaks(
         f"of {each} backward passes for each step, the gradients of {lost} were cleared before anything used them, in "
-        f"{percent(share)} of the steps",
+        f"{percent(share)} of the steps{case.counted}",
         3.2, lost, 0,
     )  # fmt: skip
     # Losses that are divided, or have a forward pass each, are micro-batches; other passes may be cleared on purpose.
@@ -75,19 +77,34 @@ def _weigh(case: Case, stream: int, lost: int, share: float) -> Finding | None:
     if forwards >= each:
         weigh.speaks("each had a forward pass of its own", 0.5, forwards, each)
     elif lost_to := _never_fed(case):
-        weigh.speaks(f"{listing(lost_to)} takes part in the losses and has no gradient when the step comes", 2.5)
+        state = verb(lost_to, "takes part in the losses and has", "take part in the losses and have")
+        weigh.speaks(f"{listing(lost_to)} {state} no gradient when the step comes", 2.5)
     elif forwards:
         weigh.against(f"there were fewer forward passes ({forwards})", 3.0, forwards, each)
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 0.3)
     return weigh.conclude(
-        f"gradients that are cleared before each of {each} micro-batches: only the last one counts in a step",
-        Remedy(
-            "Clear the gradients once per optimizer step, together with the step, and not before every micro-batch.",
-            f"(loss / {each}).backward()\nif (i + 1) % {each} == 0:\n    optimizer.step()\n    optimizer.zero_grad()",
-        ),
+        f"gradients that are cleared before each of {each} {'losses' if named else 'micro-batches'}: only the last "
+        "one counts in a step",
+        _of_losses(named) if named else _of_micro_batches(each),
         step=int(wiped.steps[wiped.values >= 1][0]),
         failure=case.trouble.name or "lost gradients",
+    )
+
+
+def _of_micro_batches(each: int) -> Remedy:
+    return Remedy(
+        "Clear the gradients once per optimizer step, together with the step, and not before every micro-batch.",
+        f"(loss / {each}).backward()\nif (i + 1) % {each} == 0:\n    optimizer.step()\n    optimizer.zero_grad()",
+    )
+
+
+def _of_losses(names: list[str]) -> Remedy:
+    """Return the remedy for several losses of one step, as those of a critic for real and generated data."""
+    passes = "\n".join(f"{name}.backward()" for name in names)
+    return Remedy(
+        f"Clear the gradients once for each step, before {names[0]}.backward(), and not between {listing(names)}.",
+        f"optimizer.zero_grad()\n{passes}\noptimizer.step()",
     )
 
 
@@ -99,7 +116,7 @@ def _never_fed(case: Case) -> list[str]:
 
 CAUSE = Cause(
     module=__name__,
-    title="accumulated gradients are cleared too early",
+    title="Accumulated gradients cleared too early",
     tier=Tier.CERTAIN,
     explains=STALL,
     judge=judge,

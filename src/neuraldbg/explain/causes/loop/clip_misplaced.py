@@ -6,10 +6,10 @@ What it is
     step it comes too late. With a gradient scaler it must come after ``scaler.unscale_(optimizer)``: before that the
     gradients are thousands of times too large, and the limit cuts them down to nearly nothing.
 
-How it shows
+Symptoms
     As if there were no clipping: spikes, divergence. Before ``unscale_`` on the contrary: hardly any progress.
 
-How it is told apart
+Evidence
     The order of the calls is seen in each step, and so is the gradient that the step is taken with: it is longer than
     the limit that was meant for it. A call that only measures the norm (an infinite limit) is left out, and so is a
     misplaced call that made no difference because no gradient was ever longer than the limit.
@@ -88,7 +88,9 @@ def _scaled(case: Case, fact: ClipFact) -> Finding:
 def _misplaced(case: Case, fact: ClipFact, place: str, count: int) -> Finding:
     limit, exceeded, worst = fact.limit, fact.exceeded, fact.worst
     weigh = Weighing()
-    weigh.speaks(f"{_function(fact)} is called {place}, in all of {plural(count, 'call')}", 3.5, count, CALLS)
+    weigh.speaks(
+        f"{_function(fact)} is called {place}, in all of {plural(count, 'call')}{case.counted}", 3.5, count, CALLS
+    )
     weigh.speaks(
         f"{plural(exceeded, 'step')} of those that were measured went beyond the limit of {number(limit)}, the largest "
         f"by a factor of {number(worst)}",
@@ -119,7 +121,7 @@ def _call(fact: ClipFact) -> str:
 
 CAUSE = Cause(
     module=__name__,
-    title="clipping at the wrong place",
+    title="Gradient clipping in the wrong place",
     tier=Tier.CERTAIN,
     explains=BLOW_UP | (STALL & {"loss_plateau", "update_ratio_low"}),
     judge=judge,

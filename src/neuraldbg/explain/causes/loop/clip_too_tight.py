@@ -4,10 +4,10 @@ What it is
     Clipping is meant to cut rare, huge gradients. With a limit far below the usual gradient it cuts all of them, and
     every step has the same tiny length, whatever the loss says: the learning rate is in effect smaller by that factor.
 
-How it shows
+Symptoms
     The loss falls very slowly or not at all, and a larger learning rate helps.
 
-How it is told apart
+Evidence
     The norm before clipping is known at each step, and so is the limit. Clipping that is active in nearly all steps is
     common where training goes well (recurrent networks, reinforcement learning), and no fault: it is named only where
     at most a tenth of the gradient is left, updates are tiny and the loss goes nowhere. Adam and its kin rescale what
@@ -118,14 +118,14 @@ def _add_symptoms(case: Case, weigh: Weighing) -> None:
     if ratio < SMALL:
         weigh.speaks(f"updates are {moved(ratio)}", 1.5, ratio, SMALL)
     elif ratio > USUAL:
-        weigh.against(f"updates are {moved(ratio)} all the same", 3.0, ratio, USUAL)
+        weigh.against(f"updates are {moved(ratio)} anyway", 3.0, ratio, USUAL)
     if case.adaptive and not ratio < SMALL:
-        weigh.against(f"{case.optimizer_name} rescales what is left", 2.0)
+        weigh.against(f"{case.optimizer_name} rescales the rest", 2.0)
 
 
 CAUSE = Cause(
     module=__name__,
-    title="a clipping limit that leaves nothing",
+    title="Gradient clipping limit too low",
     tier=Tier.CERTAIN,
     explains=STALL,
     judge=judge,

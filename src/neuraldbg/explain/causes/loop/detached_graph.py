@@ -5,19 +5,19 @@ What it is
     through numpy, ``torch.tensor(output)`` or a ``torch.no_grad()`` block end that record. What stands before gets no
     gradient. At the loss itself the sign is a ``requires_grad_(True)`` that was added because ``backward`` complained.
 
-How it shows
+Symptoms
     Layers before the cut keep their initial values; those behind it train on fixed random features. If the cut lies at
     the loss, nothing trains at all and the loss stays where it is. No error is raised.
 
-How it is told apart
+Evidence
     In training passes each call of a layer is noted: whether its input and output carry a graph, and whether gradients
     were on. A cut lies between a layer whose output had a graph and that never got a gradient, and the next one, whose
     input has none and which does get gradients. Deliberate cuts are no fault: the branch gets its gradient elsewhere or
     in other steps (stop-gradient, a generator while its discriminator trains), is in no optimizer (a target network),
     does not require gradients, or carries the name of a part that is usually fixed (a backbone), unless its weights are
-    still those of a random initialisation. A layer whose output nobody uses is ``param_unused``. Of a whole
+    still those of a random initialisation. A layer whose output is not used is ``param_unused``. Of a whole
     part without gradients it cannot be seen which of the two it is, where the cut itself was not; it is named as cut,
-    since nobody computes that much for nothing.
+    since such a large part is not computed for nothing.
 
 What to do
     Keep tensors from the first layer to the loss. Use ``detach`` and ``item`` only for what is printed or plotted.
@@ -106,13 +106,13 @@ def _nothing_reached(case: Case, fact: DryFact) -> Finding | None:
     weigh = Weighing()
     where = f" ({line(fact.place)})" if fact.place is not None else ""
     weigh.speaks(
-        f"{fact.dry} of {fact.backwards} backward passes that were looked at reached no parameter of any model"
+        f"{fact.dry} of {fact.backwards} backward passes that were checked reached no parameter of any model"
         f"{where}",
         6.0, fact.dry, 0,
     )  # fmt: skip
     # The graph of the model's output shows on which side of the output the cut is.
     if fact.leaf:
-        weigh.speaks("the loss given to backward has no graph: it was made anew from a number or an array", 1.0)
+        weigh.speaks("the loss given to backward has no graph: it was made from a number or an array", 1.0)
     if fact.output_grad:
         weigh.speaks("the output of the model still had its graph, so it is lost between the model and the loss", 0.7)
         where = "between the model's output and the loss"
@@ -144,9 +144,8 @@ def _between(case: Case, fact: CutsFact, cut: GraphCut) -> Finding | None:
     before, after = cut.after, cut.before
     said, weight = HOW[cut.how]
     weigh = Weighing()
-    weigh.speaks(said.format(a=before, b=after), weight, cut.how)
-    if cut.place is not None:
-        weigh.speaks(f"{after!r} is called at {line(cut.place)}", 0.3)
+    known = 0.3 if cut.place is not None else 0.0  # the line is shown beside the sentence
+    weigh.speaks(said.format(a=before, b=after), weight + known, cut.how)
     lost = [path for path in fact.unreached if case.depth(path) <= case.depth(after)] or [before]
     weigh.speaks(f"{listing(lost)} never got a gradient, {after!r} and what follows do", 0.7, len(lost), 0)
     if not _excused(case, weigh, lost):
@@ -154,28 +153,46 @@ def _between(case: Case, fact: CutsFact, cut: GraphCut) -> Finding | None:
     return weigh.conclude(
         f"a graph that is cut between {before!r} and {after!r}: {listing(lost)} never "
         f"{'gets' if len(lost) == 1 else 'get'} a gradient",
-        Remedy(
-            f"Give {after!r} the output of {before!r} as it is: without detach(), .data, .item(), numpy or "
-            "torch.tensor() on the way.",
-            f"# in forward():\nx = {access(before)}(x)\nx = {access(after)}(x)  # not x.detach()",
-        ),
+        _uncut(case, cut),
         layer=before,
         step=0,
         failure="untrained layer",
+        at=cut.end or cut.place,
+        doing="the graph ends" if cut.end is not None else f"{after!r} is called",
         equivalent=("param_unused",) if cut.how == "next" else (),
+    )
+
+
+def _uncut(case: Case, cut: GraphCut) -> Remedy:
+    """Return the remedy of a cut between two layers of a model, or between two models."""
+    before, after = cut.after, cut.before
+    known = case.layout.by_path
+    one, other = (known[path].model if path in known else "" for path in (before, after))
+    if one == other:  # both are parts of one watched model
+        one, other = (path.partition(".")[0] for path in (before, after))
+    ways = "without detach(), .data, .item(), numpy or torch.tensor() on the way"
+    if one == other or not (one.isidentifier() and other.isidentifier()) or len(case.run.streams) < 2:
+        return Remedy(
+            f"Give {after!r} the output of {before!r} as it is: {ways}.",
+            f"# in forward():\nx = {access(before)}(x)\nx = {access(after)}(x)  # not x.detach()",
+        )
+    return Remedy(
+        f"Compute the loss that shall train {one!r} from its output as it is: {ways}. Detach it only in the loss that "
+        f"trains {other!r} alone.",
+        f"output = {one}(x)\n# to train {other} alone:\nloss = loss_fn({other}(output.detach()), target)\n"
+        f"# to train {one} through {other}:\nloss = loss_fn({other}(output), other_target)",
     )
 
 
 def _switched_off(case: Case, fact: CutsFact) -> Finding | None:
     off = list(fact.no_grad)
     weigh = Weighing()
+    place = next((p for p in fact.no_grad.values() if p is not None), None)
+    known = 0.3 if place is not None else 0.0  # the line is shown beside the sentence
     weigh.speaks(
         f"{listing(off)} {'is' if len(off) == 1 else 'are'} called with gradients switched off in training passes",
-        5.0, len(off), 0,
+        5.0 + known, len(off), 0,
     )  # fmt: skip
-    place = next((p for p in fact.no_grad.values() if p is not None), None)
-    if place is not None:
-        weigh.speaks(f"that happens at {line(place)}", 0.3)
     weigh.speaks("an optimizer holds their parameters, which require gradients and never got one", 0.7, len(off), 0)
     if not _excused(case, weigh, off):
         return None
@@ -183,13 +200,15 @@ def _switched_off(case: Case, fact: CutsFact) -> Finding | None:
         f"a torch.no_grad() around {listing(off)} in training: {'it' if len(off) == 1 else 'they'} never "
         f"{'gets' if len(off) == 1 else 'get'} a gradient",
         Remedy(
-            "Call these layers with gradients on. If they are meant to stay fixed, say so with requires_grad_(False) "
+            "Call these layers with gradients on. If they should stay fixed, set requires_grad_(False) "
             "and leave them out of the optimizer.",
             f"x = {access(off[-1])}(x)  # outside of torch.no_grad()",
         ),
         layer=off[-1],
         step=0,
         failure="untrained layer",
+        at=place,
+        doing="gradients are switched off",
     )
 
 
@@ -214,11 +233,11 @@ def _excused(case: Case, weigh: Weighing, layers: list[str]) -> bool:
 
 CAUSE = Cause(
     module=__name__,
-    title="the graph is cut between a layer and the loss",
+    title="Autograd graph cut before the loss",
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,
     judge=judge,
-    place="forward",
+    place="loss",
     entails=frozenset({"param_unused"}),
     page=__doc__ or "",
 )

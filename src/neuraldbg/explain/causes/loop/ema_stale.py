@@ -6,11 +6,11 @@ What it is
     it keeps the initial weights; with a decay of 0 it is the trained model itself. The batch norm statistics of an
     averaged model are not averaged with the weights: they have to be computed for it (``update_bn``).
 
-How it shows
+Symptoms
     Training goes well and validation, done with the copy, stays at the level of an untrained model, or shows no
     difference between copy and model.
 
-How it is told apart
+Evidence
     When the copy is evaluated, some of its weights are compared bit by bit with those of the trained model, then and
     at the first step, and with its own at the evaluation before; writes to it that leave it where it began are seen
     too. It is a fault for an ``AveragedModel`` or a copy that is called an average. A target network that is still as
@@ -28,6 +28,7 @@ import re
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import Cause
+from neuraldbg.explain.edits import after
 from neuraldbg.explain.evidence.wording import listing, plural
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
@@ -115,7 +116,8 @@ def _never_updated(copy: CopiesFact, *, average: bool, over: bool) -> Finding | 
         f"an averaged copy that is never updated: {_variable(copy)!r} still has the initial weights",
         Remedy(
             f"Update {_variable(copy)!r} after each optimizer step, with a decay below 1.",
-            _update(copy),
+            f"optimizer.step()\n{_update(copy)}",
+            (after("step", _update(copy)),),
         ),
         step=copy.first,
         failure="evaluation of untrained weights",
@@ -147,7 +149,8 @@ def _in_vain(copy: CopiesFact) -> Finding:
         Remedy(
             f"Write the result of the average into the weights of {_variable(copy)!r}, in place, and mind which model "
             "each factor multiplies.",
-            _update(copy),
+            f"optimizer.step()\n{_update(copy)}",
+            (after("step", _update(copy)),),
         ),
         step=copy.first,
         failure="evaluation of untrained weights",
@@ -167,7 +170,9 @@ def _first_weights(copy: CopiesFact) -> Finding | None:
         weigh.against(f"later evaluations than that before step {copy.last} may not have been seen", 2.0)
     return weigh.conclude(
         "averaged weights that are never updated: the model is evaluated with its initial ones",
-        Remedy("Update the average after each optimizer step, with a decay below 1.", _update(copy)),
+        Remedy(
+            "Update the average after each optimizer step, with a decay below 1.", f"optimizer.step()\n{_update(copy)}"
+        ),
         step=copy.first,
         failure="evaluation of untrained weights",
     )
@@ -185,7 +190,7 @@ def _no_average(copy: CopiesFact) -> Finding:
         f"an averaged copy that is no average: {_variable(copy)!r} is overwritten with the newest weights each time",
         Remedy(
             "Use a decay between 0.9 and 0.9999, and mind which of the two weights it multiplies.",
-            _update(copy),
+            f"optimizer.step()\n{_update(copy)}",
         ),
         step=copy.first,
         failure="averaging without effect",
@@ -220,9 +225,9 @@ def _variable(copy: CopiesFact) -> str:
 def _update(copy: CopiesFact) -> str:
     name = _variable(copy)
     if copy.kind == "AveragedModel":
-        return f"optimizer.step()\n{name}.update_parameters(model)"
+        return f"{name}.update_parameters(model)"
     return (
-        "optimizer.step()\nwith torch.no_grad():\n"
+        "with torch.no_grad():\n"
         f"    for averaged, p in zip({name}.parameters(), model.parameters()):\n"
         "        averaged.lerp_(p, 1 - 0.999)"
     )
@@ -230,7 +235,7 @@ def _update(copy: CopiesFact) -> str:
 
 CAUSE = Cause(
     module=__name__,
-    title="an averaged copy is not updated",
+    title="Averaged copy of the model never updated",
     tier=Tier.CERTAIN,
     explains=frozenset(),
     judge=judge,

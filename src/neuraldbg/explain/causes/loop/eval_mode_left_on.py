@@ -4,11 +4,11 @@ What it is
     ``model.eval()`` was called, usually for a validation pass, and ``model.train()`` was not called again. Dropout
     then does nothing, and batch normalisation uses its running statistics, which no longer follow the data.
 
-How it shows
+Symptoms
     After the first validation the model overfits more than it should (no dropout), or the loss jumps and training
     becomes unstable (batch norm with statistics that do not fit the weights any more).
 
-How it is told apart
+Evidence
     The mode is read in every forward pass that builds a graph. It is a fault when the model as a whole is in
     evaluation mode and has layers that care. Batch norm alone kept in evaluation mode inside a model in training
     mode is a usual way of fine-tuning, and a frozen model in evaluation mode is a usual part of a loss; neither is
@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, Cause
-from neuraldbg.explain.evidence.wording import listing, percent
+from neuraldbg.explain.edits import before
+from neuraldbg.explain.evidence.wording import listing, percent, verb
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.modes import ModesFact
@@ -83,10 +84,12 @@ def _weigh(case: Case, modes: ModesFact) -> Finding | None:
     elif start > 0:
         weigh.speaks(f"the model was in training mode before step {start}", 0.5, start)
     return weigh.conclude(
-        f"a model left in evaluation mode since step {start}: {listing(types or layers)} do not work as in training",
+        f"a model left in evaluation mode since step {start}: {listing(types or layers)} "
+        f"{verb(types or layers, 'does', 'do')} not work as in training",
         Remedy(
             "Switch back to training mode after validation, at the beginning of each epoch.",
             "model.train()\nfor batch in train_loader:\n    ...",
+            (before("forward", "model.train()"),),
         ),
         step=start,
         failure=case.trouble.name or "training in evaluation mode",
@@ -107,7 +110,7 @@ def _frozen(case: Case, modes: ModesFact) -> bool:
 
 CAUSE = Cause(
     module=__name__,
-    title="the model trains in evaluation mode",
+    title="Training in evaluation mode",
     tier=Tier.CERTAIN,
     explains=BLOW_UP | {"loss_plateau"},
     judge=judge,

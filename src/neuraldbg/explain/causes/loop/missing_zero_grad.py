@@ -5,13 +5,13 @@ What it is
     ``optimizer.zero_grad()`` therefore steps along the sum of all gradients since the beginning, which behaves like
     an enormous momentum that never decays.
 
-How it shows
+Symptoms
     The gradient norm grows, the loss falls at first, then swings, rises or stalls. With an adaptive optimizer it
-    can look almost normal and only end worse than it should. It is easily taken for a learning rate that is too
+    can look almost normal and only end worse than it should. It is easily mistaken for a learning rate that is too
     high.
 
-How it is told apart
-    The gradients of the optimizer's own parameters are looked at just before the first backward pass of each step.
+Evidence
+    The gradients of the optimizer's own parameters are read just before the first backward pass of each step.
     They should be empty or zero there. Gradient accumulation (several backward passes for one step) is no fault: at
     the first pass of the next step the gradients have been cleared. A learning rate that is too high leaves no old
     gradients.
@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
+from neuraldbg.explain.edits import before
 from neuraldbg.explain.evidence.wording import number, percent, plural
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
@@ -40,7 +41,14 @@ STALE = 0.9
 REMEDY = Remedy(
     "Clear the gradients once per optimizer step, before the backward pass.",
     "optimizer.zero_grad()\nloss.backward()\noptimizer.step()",
+    (before("backward", "optimizer.zero_grad()"),),
 )
+BY_HAND = Remedy(
+    "Clear the gradients once per update, before the backward pass.",
+    "model.zero_grad()\nloss.backward()",
+    (before("backward", "model.zero_grad()"),),
+)
+"""The remedy for a program that updates its weights without an optimizer of torch."""
 
 
 def judge(case: Case) -> Finding | None:
@@ -66,15 +74,17 @@ def _judge_stream(case: Case, stream: int) -> Finding | None:
     if share < 0.5:
         return None
     weigh, first = Weighing(), int(steps[np.flatnonzero(hit)[0]])
+    by_hand = not case.run.info.optimizers
+    whose = "parameters" if by_hand else "optimizer's parameters"
     weigh.speaks(
-        f"{percent(float(np.median(values[hit])))} of the optimizer's parameters still carried a gradient before the "
-        f"backward pass, in {int(hit.sum())} of the {plural(len(values), 'step')} after the first",
+        f"{percent(float(np.median(values[hit])))} of the {whose} still carried a gradient before the "
+        f"backward pass, in {int(hit.sum())} of the {plural(len(values), 'step')} after the first{case.counted}",
         6.5 if share >= 0.9 else 2.5,
         round(share, 4),
         STALE,
     )
     if share >= 0.9 and len(values) < 5:
-        weigh.against(f"only {plural(len(values) + 1, 'step')} were seen", 1.0, len(values) + 1)
+        weigh.against(f"only {plural(len(values) + 1, 'step')} were read", 1.0, len(values) + 1)
     if share < 0.9:
         weigh.against("in the other steps the gradients had been cleared", 1.5, round(1 - share, 4))
     # A sum of all gradients so far grows with every step.
@@ -87,7 +97,7 @@ def _judge_stream(case: Case, stream: int) -> Finding | None:
             weigh.against("the gradient norm did not grow over the first steps", 0.5, growth, 1.2)
     return weigh.conclude(
         "gradients that are never cleared: every step adds to the sum of all gradients before it",
-        REMEDY,
+        BY_HAND if by_hand else REMEDY,
         step=first,
         failure=case.trouble.name or "gradient pile-up",
     )
@@ -95,9 +105,10 @@ def _judge_stream(case: Case, stream: int) -> Finding | None:
 
 CAUSE = Cause(
     module=__name__,
-    title="gradients are never cleared",
+    title="Gradients never cleared",
     tier=Tier.CERTAIN,
     explains=BLOW_UP | STALL | UNITS,
     judge=judge,
     page=__doc__ or "",
+    place="step",
 )

@@ -5,11 +5,11 @@ What it is
     exchanged, or the model was loaded or converted in a way that made new tensors, after the optimizer was created.
     Each step updates the old tensors; the ones that compute the loss stay as they are.
 
-How it shows
+Symptoms
     The loss does not move at all, or, when only some layers were exchanged, exactly those layers stay at their
     initial values.
 
-How it is told apart
+Evidence
     It is read from the program: tensors in the optimizer's groups belong to no layer of any model that was called,
     and they never get a gradient. Learnable tensors outside a model (a loss weight, an image that is optimised) do
     get gradients and are no fault.
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.evidence.record_readings import owner
-from neuraldbg.explain.evidence.wording import listing, plural, rounded
+from neuraldbg.explain.evidence.wording import listing, plural, rounded, verb
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.optimizer import OptimizerFact
@@ -45,7 +45,8 @@ def judge(case: Case) -> Finding | None:
     foreign, dead, owned = fact.foreign, fact.foreign_no_grad, fact.owned
     weigh = Weighing()
     weigh.speaks(
-        f"{plural(dead, 'tensor')} in the optimizer belong to no model that was called and never got a gradient",
+        f"{plural(dead, 'tensor')} in the optimizer {'belongs' if dead == 1 else 'belong'} to no model that was called "
+        "and never got a gradient",
         4.0, dead, 0,
     )  # fmt: skip
     if owned == 0:
@@ -53,7 +54,8 @@ def judge(case: Case) -> Finding | None:
     # The other side of old copies: the model's own parameters are in no optimizer.
     left_out = case.standing("not_in_optimizer", 3)
     if left_out:
-        weigh.speaks(f"{listing(left_out)} of the model get gradients but are in no optimizer", 2.5, len(left_out), 0)
+        state = verb(left_out, "gets gradients but is", "get gradients but are")
+        weigh.speaks(f"{listing(left_out)} of the model {state} in no optimizer", 2.5, len(left_out), 0)
     elif owned:
         weigh.against("every parameter of the model that gets a gradient is in an optimizer", 3.0, 0)
     if foreign > dead:
@@ -62,7 +64,7 @@ def judge(case: Case) -> Finding | None:
         weigh.speaks(case.trouble.phrase, 1.0)
     rate = f", lr={rounded(case.lr)}" if case.lr > 0 else ""
     return weigh.conclude(
-        f"an optimizer that holds {plural(dead, 'tensor')} which are not the model's: it updates old copies",
+        f"an optimizer that holds {plural(dead, 'tensor')} that the model does not use: it updates old copies",
         Remedy(
             "Create the optimizer after the model has its final parameters: after layers were exchanged, weights "
             "loaded with assign=True, or the model was wrapped or converted.",
@@ -83,14 +85,15 @@ def _another_model(case: Case) -> Finding | None:
         return None
     weigh = Weighing()
     weigh.speaks(f"none of the {versions[-1].owned} parameters in the optimizer ever got a gradient", 3.0, 0)
-    weigh.speaks(f"{listing(left_out)} of another model get gradients and are in no optimizer", 3.5, len(left_out), 0)
+    state = verb(left_out, "gets gradients and is", "get gradients and are")
+    weigh.speaks(f"{listing(left_out)} of another model {state} in no optimizer", 3.5, len(left_out), 0)
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.0)
     rate = f", lr={rounded(case.lr)}" if case.lr > 0 else ""
     return weigh.conclude(
         "an optimizer that was made for another model than the one that is trained",
         Remedy(
-            "Create the optimizer after the model, and again when the model is made anew.",
+            "Create the optimizer after the model, and again when the model is rebuilt.",
             f"optimizer = torch.optim.{case.optimizer_name}(model.parameters(){rate})  # last of all",
         ),
         step=0,
@@ -106,7 +109,7 @@ def _persists(case: Case, fact: OptimizerFact) -> bool:
 
 CAUSE = Cause(
     module=__name__,
-    title="the optimizer holds tensors that are not the model's",
+    title="Optimizer holds tensors that the model no longer uses",
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,
     judge=judge,

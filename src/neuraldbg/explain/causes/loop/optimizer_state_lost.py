@@ -1,16 +1,16 @@
-"""The optimizer forgets its momentum or averages: made anew in the loop, emptied, or not restored from a checkpoint.
+"""The optimizer forgets its momentum or averages: created again in the loop, emptied, or not restored.
 
 What it is
     Adam and SGD with momentum remember past gradients. A new optimizer object remembers nothing: made inside the loop,
-    it starts afresh each time. The same happens when training goes on from a checkpoint and only the model's weights
+    it starts afresh each time. The same happens when training continues from a checkpoint and only the model's weights
     are loaded, although the optimizer's state lies in the same file.
 
-How it shows
-    Training is slower and rougher than it should be. Adam that is made anew at each step moves every weight by exactly
-    the learning rate, in the direction of the last gradient's sign. After a resume the loss jumps up.
+Symptoms
+    Training is slower and rougher than it should be. Adam that is created again at each step moves every weight by
+    exactly the learning rate, in the direction of the last gradient's sign. After a resume the loss jumps up.
 
-How it is told apart
-    It is seen which optimizer object steps, and whether it goes on with the same weights, unchanged since the last step
+Evidence
+    It is seen which optimizer object steps, and if it continues with the same weights, unchanged since the last step
     of the one before. A new phase (unfreezing, a new task, a client in federated learning) makes a few new optimizers,
     for other weights or weights that were loaded in between, and is no fault; nor is an optimizer without memory, such
     as plain SGD. A checkpoint that is loaded to fine-tune a model is one only if the loss does not jump.
@@ -68,9 +68,10 @@ def _in_the_loop(case: Case, fact: MemoryFact) -> Finding | None:
     # State that is lost at every step or two never builds up; after more than LONG steps the loss hardly matters.
     how = "made anew" if fact.remade >= fact.emptied else "emptied of its state"
     weigh = Weighing()
+    where = f" in steps{case.counted}" if case.counted else ""
     weigh.speaks(
-        f"{kind} was {how} {times} times, usually after {plural(every, 'step')}, for the same weights, which went on "
-        "from where they were",
+        f"{kind} was {how} {times} times{where}, usually after {plural(every, 'step')}, for the same weights, which "
+        "went on from where they were",
         5.5 if every <= SHORT and times >= 3 * TIMES else 3.5, every, LONG,
     )  # fmt: skip
     if not fact.same_lr:
@@ -116,7 +117,7 @@ def _at_resume(case: Case, fact: ResumeFact) -> Finding | None:
     # A continued training needs its state; fine-tuning from loaded weights does not.
     now = rates(case, stream).between(step, step + 1).values
     if len(now) and fact.lr and abs(now[0] / fact.lr - 1) < 1e-6:
-        weigh.speaks("the learning rate is the one in the checkpoint, so it goes on and does not fine-tune", 1.0)
+        weigh.speaks("the learning rate is the one in the checkpoint, so this is no fine-tuning", 1.0)
     counters = [key for key in fact.numbers if key.lower().rstrip("s") in ("epoch", "step", "iteration")]
     if counters:
         weigh.speaks(f"the checkpoint says how far the training was ({', '.join(counters)})", 0.5)
@@ -141,7 +142,7 @@ def _same_kind(about: OptimizerFact, fact: ResumeFact) -> bool:
 
 CAUSE = Cause(
     module=__name__,
-    title="the optimizer forgets its state",
+    title="Optimizer state lost",
     tier=Tier.CERTAIN,
     explains=STALL | (BLOW_UP & {"loss_spike", "gradient_spike", "loss_divergence", "update_ratio_high"}),
     judge=judge,

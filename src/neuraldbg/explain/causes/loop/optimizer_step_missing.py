@@ -5,10 +5,10 @@ What it is
     without parentheses (``optimizer.step``), stand behind a condition that never holds, be refused by the gradient
     scaler every time, or be taken with a learning rate of 0.
 
-How it shows
+Symptoms
     The loss stays at its first value and only jitters with the batches. No error is raised.
 
-How it is told apart
+Evidence
     It is read from the program: there are backward passes, and there is an optimizer that holds the model's weights
     and is cleared in the loop, but it never steps; or all its steps have a learning rate of 0 and no scheduler. The
     weights are compared with what they were: if they move, something else updates them (by hand, or another
@@ -68,10 +68,10 @@ def _weigh_idle(case: Case, fact: UnsteppedFact) -> Finding | None:
     if zeroed * 2 >= backwards:
         weigh.speaks(f"its zero_grad() was called {zeroed} times, so it belongs to the loop", 1.0, zeroed, PASSES)
     elif not zeroed and not others:
-        weigh.against("nobody ever cleared it either, so it may be a leftover", 1.5, 0, 1)
+        weigh.against("it was never cleared either, so it may be a leftover", 1.5, 0, 1)
     # A gradient scaler that skips every step looks the same, and needs another sentence.
     if tries and not others:
-        weigh.against(f"the gradient scaler was asked for {plural(tries, 'step')} and refused each", 1.0, tries, 0)
+        weigh.against(f"the gradient scaler skipped all of its {plural(tries, 'step')}", 1.0, tries, 0)
         sentence = f"gradient scaler that refused every one of {plural(tries, 'step')}: the weights never move"
     else:
         sentence = f"optimizer steps that are never taken: {kind} is cleared but never stepped"
@@ -115,10 +115,11 @@ def _judge_rate(case: Case) -> Finding | None:
 
 CAUSE = Cause(
     module=__name__,
-    title="backward without a step",
+    title="Backward pass without an optimizer step",
     tier=Tier.CERTAIN,
     explains=STALL,
     judge=judge,
     entails=frozenset({"gradient_conflict"}),
     page=__doc__ or "",
+    place="backward",
 )

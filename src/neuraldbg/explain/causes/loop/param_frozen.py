@@ -4,11 +4,11 @@ What it is
     A layer is used in the forward pass, but its parameters have ``requires_grad=False``: a freeze that was left
     over from an earlier phase, a wrong name pattern, or a loop that froze one layer too many.
 
-How it shows
+Symptoms
     The rest of the network trains around the constant layer. The result is worse than it should be, and nothing
     fails.
 
-How it is told apart
+Evidence
     Freezing is read from the program. Whether it is meant is judged by its shape: a whole model, a first part of
     the network (a pretrained backbone), most of the parameters (adapters are trained instead), or only
     normalisation layers are usually meant. A layer in the middle, between trained ones, or the output layer,
@@ -24,9 +24,10 @@ import re
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause
+from neuraldbg.explain.edits import once_made
 from neuraldbg.explain.evidence.depth_profiles import is_norm
 from neuraldbg.explain.evidence.record_readings import owner
-from neuraldbg.explain.evidence.wording import listing, percent
+from neuraldbg.explain.evidence.wording import listing, percent, verb
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
@@ -61,7 +62,8 @@ def judge(case: Case) -> Finding | None:
     depths = [case.depth(path) for path in frozen]
     last = min(depths) > max(trained)
     weigh = Weighing()
-    weigh.speaks(f"{listing(names)} have requires_grad=False and are used in the forward pass", 1.5, len(names), 0)
+    state = verb(names, "has requires_grad=False and is", "have requires_grad=False and are")
+    weigh.speaks(f"{listing(names)} {state} used in the forward pass", 1.5, len(names), 0)
     if max(depths) < min(trained):
         weigh.against("only the first part of the network is frozen, as with a pretrained backbone", 3.5)
     elif last:
@@ -72,7 +74,7 @@ def judge(case: Case) -> Finding | None:
     share = _share(case, names)
     between = not last and max(depths) >= min(trained)
     if _adapted(case, frozen):
-        weigh.against("small trained weights stand beside the frozen ones, as with adapters", 6.0)
+        weigh.against("small trained weights accompany the frozen ones, as with adapters", 6.0)
     elif share > 0.5 and between and len(frozen) <= FEW_LAYERS:
         weigh.against(
             f"{percent(share)} of the parameters are frozen, as when most of a model is kept", 1.0, share, 0.5
@@ -82,16 +84,17 @@ def judge(case: Case) -> Finding | None:
             f"{percent(share)} of the parameters are frozen, as when adapters or a head are trained", 4.0, share, 0.5
         )
     if all(MEANT.search(name) for name in names):
-        weigh.against("its name is one that is usually frozen on purpose", 2.5, names[0])
+        weigh.against("by its name it is a part that is usually frozen on purpose", 2.5, names[0])
     if len(names) < sum(1 for n in case.param_names if owner(n) in frozen):
         weigh.against("the layer's other parameters are trained", 1.0)
+    layers = sorted(frozen, key=case.depth)
+    thaw = "\n".join(f"model.get_submodule({path!r}).requires_grad_(True)" for path in layers)
     return weigh.conclude(
-        f"{listing(sorted(frozen, key=case.depth))} being frozen while the layers around are trained",
+        f"{verb(layers, 'a frozen layer', 'frozen layers')} among trained ones: {listing(layers)}",
         Remedy(
-            "Unfreeze the layer before the optimizer is built; if it is meant to be frozen, this can be ignored.",
-            "\n".join(
-                f"model.get_submodule({path!r}).requires_grad_(True)" for path in sorted(frozen, key=case.depth)[:4]
-            ),
+            "Unfreeze the layer before the optimizer is built; if it should be frozen, ignore this.",
+            thaw,
+            (once_made(thaw),),
         ),
         layer=owner(names[0]),
         step=0,
@@ -117,8 +120,10 @@ def _nothing_trains(names: list[str]) -> Finding:
     weigh = Weighing()
     weigh.speaks(f"all {len(names)} parameters of the model are frozen, and the optimizer steps", 6.0, len(names), 0)
     return weigh.conclude(
-        "all parameters being frozen: the optimizer has nothing that it could change",
-        Remedy("Unfreeze what should be trained.", "model.requires_grad_(True)"),
+        "parameters that are all frozen: the optimizer has nothing that it could change",
+        Remedy(
+            "Unfreeze what should be trained.", "model.requires_grad_(True)", (once_made("model.requires_grad_(True)"),)
+        ),
         step=0,
         failure="training without effect",
     )
@@ -163,10 +168,10 @@ def _share(case: Case, names: list[str]) -> float:
 
 CAUSE = Cause(
     module=__name__,
-    title="a layer that should train is frozen",
+    title="Layer frozen that should train",
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,
     judge=judge,
-    place="optimizer",
+    place="layer",
     page=__doc__ or "",
 )

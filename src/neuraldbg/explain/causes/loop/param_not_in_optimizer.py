@@ -3,43 +3,52 @@
 What it is
     A parameter takes part in the loss and receives a gradient, yet no optimizer holds it. It keeps its initial
     value for the whole run. Typical reasons: the optimizer was built from a part of the model, a layer was added
-    afterwards, or parameter groups were picked by name and one was missed.
+    or unfrozen afterwards, or parameter groups were picked by name and one was missed.
 
-How it shows
+Symptoms
     Often hardly at all: the rest of the network trains around the constant layer and the result is just worse. If
     the layer is the output layer or the only useful one, the loss stays where it is.
 
-How it is told apart
+Evidence
     It is read from the program: the parameter has a gradient at the step and is in no parameter group of any
     optimizer that stepped. Its values are checked too: if they change, something else updates them and it is no
-    fault. Training only a new head on a fixed backbone is often meant; then all layers before the trained part are
-    left out.
+    fault. Layers that are unfrozen during the run must be in an optimizer that steps afterwards: one that held them
+    before they were frozen does not count. Training only a new head on a fixed backbone is often meant; then all layers
+    before the trained part are left out.
 
 What to do
-    Add the parameters to the optimizer, or mark them with ``requires_grad_(False)`` if they are meant to stay.
+    Add the parameters to the optimizer, or mark them with ``requires_grad_(False)`` if they should stay fixed.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause
+from neuraldbg.explain.edits import after
 from neuraldbg.explain.evidence.record_readings import owner
-from neuraldbg.explain.evidence.wording import listing, plural, rounded
+from neuraldbg.explain.evidence.wording import listing, plural, rounded, verb
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.hidden import HiddenFact
 from neuraldbg.nouns.facts.params import ParamsFact
+from neuraldbg.nouns.facts.places import PlacesFact
 from neuraldbg.nouns.facts.unstepped import UnsteppedFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.kinds import SourceLine
 
 LASTING = 50
 """Steps after the last change of the PARAMS fact that are enough to judge a model that was made during the run."""
+SOON = 3
+"""Steps within which a program gives unfrozen parameters to the optimizer, if it does."""
+SETS = re.compile(r"\brequires_grad\s*=\s*True\b|\brequires_grad_\(\s*(True\s*)?\)")
+"""A statement that unfreezes."""
 VERSIONS = 3
 """Latest readings of the PARAMS fact in which the parameter must be left out: groups may be added during a run."""
 
@@ -48,11 +57,16 @@ def judge(case: Case) -> Finding | None:
     """Weigh parameters that get gradients and are in no optimizer."""
     names = case.standing("not_in_optimizer", VERSIONS) or _of_a_later_model(case)
     never_steps = case.run.known(UnsteppedFact) is not None and not case.optimizers
+    if not names and (late := _unfrozen(case)) is not None:
+        return _weigh_unfrozen(case, late)
     if not names or never_steps:
         return _of_the_loss(case) if not names else None
     weigh = Weighing()
     weigh.speaks(
-        f"{listing(names)} received gradients and are in no parameter group of any optimizer", 5.0, len(names), 0
+        f"{listing(names)} received gradients and {verb(names, 'is', 'are')} in no parameter group of any optimizer",
+        5.0,
+        len(names),
+        0,
     )
     # Something else may update them: a second training loop, or code of the program.
     moved = movement(case, names)
@@ -75,12 +89,81 @@ def judge(case: Case) -> Finding | None:
         )
     layer = owner(names[0])
     return weigh.conclude(
-        f"{grouped(case, names)} being in no optimizer: gradients arrive, but nothing moves",
+        f"parameters that no optimizer holds: no step uses the gradients of {grouped(case, names)}",
         _remedy(case, names),
         layer=layer,
         step=0,
         failure="untrained layer",
     )
+
+
+class Unfrozen(NamedTuple):
+    """Parameters that were frozen first and got gradients later."""
+
+    names: list[str]
+    frozen: int
+    """The last reading at which one of them was frozen."""
+    step: int
+    """The first reading after it."""
+
+
+def _unfrozen(case: Case) -> Unfrozen | None:
+    """Return the parameters that were frozen once, and were in no optimizer at every reading since they got gradients
+    again: groups may be added some steps later.
+    """
+    versions = case.run.versions(ParamsFact)
+    names = list(versions[-1][1].not_in_optimizer) if len(versions) > 1 else []
+    frozen = {name: max((step for step, fact in versions if name in fact.frozen), default=None) for name in names}
+    late = {name: step for name, step in frozen.items() if step is not None}
+    if not late:
+        return None
+    before = max(late.values())
+    after = [(step, fact) for step, fact in versions if step > before]
+    if not after or not all(set(late) <= set(fact.not_in_optimizer) for _, fact in after):
+        return None
+    step = after[0][0]
+    ends = step >= case.run.steps - 1  # read at the end of the run: they were unfrozen at some step since
+    if not ends and case.run.steps - step < SOON:
+        return None
+    return Unfrozen(sorted(late, key=lambda name: (case.depth(owner(name)), name)), before, step)
+
+
+def _weigh_unfrozen(case: Case, late: Unfrozen) -> Finding:
+    names, weigh = late.names, Weighing()
+    some, they, them = grouped(case, names), verb(names, "it gets", "they get"), verb(names, "it", "them")
+    weigh.speaks(
+        f"{some} {verb(names, 'was', 'were')} frozen up to step {late.frozen} at least; from step {late.step} on "
+        f"{they} gradients, and no optimizer that steps holds {them}",
+        5.0, len(names), 0,
+    )  # fmt: skip
+    moved = movement(case, names, late.step)
+    if moved is True:
+        weigh.against("their values change since then, so something else updates them", 7.0)
+    elif moved is False:
+        weigh.speaks("their values never changed since then", 0.8)
+    at = _unfreezing(case)
+    return weigh.conclude(
+        f"parameters that were unfrozen and never given to the optimizer: no step uses the gradients of {some}",
+        Remedy(
+            "Give the parameters to the optimizer when they are unfrozen.",
+            'held = {id(p) for group in optimizer.param_groups for p in group["params"]}\n'
+            "new = [p for p in model.parameters() if p.requires_grad and id(p) not in held]\n"
+            'optimizer.add_param_group({"params": new})',
+        ),
+        layer=owner(names[0]),
+        step=late.step,
+        failure="untrained layer",
+        at=at,
+        doing="the parameters are unfrozen",
+    )
+
+
+def _unfreezing(case: Case) -> SourceLine | None:
+    """Return the only line of the functions of a step that sets ``requires_grad`` to True; None if none or several."""
+    fact = case.run.known(PlacesFact)
+    lines = fact.lines.items() if fact is not None else ()
+    found = {at for kind, places in lines if kind.startswith("code ") for at in places if SETS.search(at.text)}
+    return found.pop() if len(found) == 1 else None
 
 
 def _of_a_later_model(case: Case) -> list[str]:
@@ -108,9 +191,9 @@ def _of_the_loss(case: Case) -> Finding | None:
     weigh.speaks("their values never changed during the run", 0.5)
     lr = f", lr={rounded(case.lr)}" if case.lr > 0 else ""
     return weigh.conclude(
-        f"{listing(names)} being in no optimizer: gradients arrive, but nothing moves",
+        f"parameters that no optimizer holds: no step uses the gradients of {listing(names)}",
         Remedy(
-            f"Give the optimizer the parameters of {holder!r} too; freeze them if they are meant to stay as they are.",
+            f"Give the optimizer the parameters of {holder!r} too; freeze them if they should stay fixed.",
             f"optimizer = torch.optim.{case.optimizer_name}([*model.parameters(), *{holder}.parameters()]{lr})",
         ),
         layer=weights[0].layer,
@@ -129,8 +212,8 @@ def grouped(case: Case, names: list[str]) -> str:
     return listing(dict.fromkeys(said))
 
 
-def movement(case: Case, names: list[str]) -> bool | None:
-    """Return True if any of these parameters changed its values during the run; None if that was not recorded."""
+def movement(case: Case, names: list[str], since: int = 0) -> bool | None:
+    """Return True if any of these parameters changed its values from a step on; None if that was not recorded."""
     known = False
     for row in case.layout.rows("param"):
         if case.layout.sites[row].label not in names:
@@ -139,6 +222,7 @@ def movement(case: Case, names: list[str]) -> bool | None:
         counts, total = case.run.series(row, "count").values, case.run.series(row, "total").values
         series = [case.run.series(row, name).values for name in ("rms", "mean")]
         usable = (counts == total) & np.isfinite(series[0]) & np.isfinite(series[1])
+        usable &= case.run.series(row, "count").steps >= since
         rms, mean = (values[usable] for values in series)
         if len(rms) < 3:
             continue
@@ -159,19 +243,23 @@ def left_out_first(case: Case, names: list[str]) -> bool:
 def _remedy(case: Case, names: list[str]) -> Remedy:
     lr = case.lr
     rate = f", lr={rounded(lr)}" if lr > 0 else ""
+    add = (
+        f"missing = {names!r}\n"
+        'optimizer.add_param_group({"params": [p for n, p in model.named_parameters() if n in missing]})'
+    )
     return Remedy(
         "Build the optimizer from all parameters, or add the missing ones as a group; freeze them if they are meant to "
         "stay as they are.",
         f"optimizer = torch.optim.{case.optimizer_name}(model.parameters(){rate})\n"
         "# or, for the missing ones only:\n"
-        f"missing = {names[:8]!r}\n"
-        'optimizer.add_param_group({"params": [p for n, p in model.named_parameters() if n in missing]})',
+        f"{add}",
+        (after("optimizer", add),),
     )
 
 
 CAUSE = Cause(
     module=__name__,
-    title="trainable parameters are in no optimizer",
+    title="Trainable parameters missing from the optimizer",
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,
     judge=judge,

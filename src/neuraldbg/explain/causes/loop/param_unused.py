@@ -4,12 +4,12 @@ What it is
     The model owns parameters that never receive a gradient: the layer is never called in ``forward``, or it is
     called and its output is thrown away or cut off from the loss (``detach``, ``no_grad``, ``.item()``).
 
-How it shows
+Symptoms
     The layer keeps its initial weights. If it was meant to be used, the model is smaller than intended and learns
     less than it could; distributed training may even stop with an error about unused parameters.
 
-How it is told apart
-    It is read from the program: the parameter requires a gradient and never has one at any step that was looked at.
+Evidence
+    It is read from the program: the parameter requires a gradient and never has one at any step that was read.
     A layer that was never called is unused; one that was called is cut off. Models that are only run without
     gradients (target and averaged copies) are no fault, and neither is a part that gets its gradient in other
     steps.
@@ -26,13 +26,15 @@ from typing import TYPE_CHECKING
 from neuraldbg.explain.cause import STALL, Cause
 from neuraldbg.explain.evidence.graph_wiring import access, cut_off, dry
 from neuraldbg.explain.evidence.record_readings import owner
-from neuraldbg.explain.evidence.wording import listing
+from neuraldbg.explain.evidence.wording import listing, verb
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.places import PlacesFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.kinds import SourceLine
 
 SPARE = re.compile(r"pooler|aux|target|teacher|ema|momentum|shadow|mask_token|unused", re.IGNORECASE)
 """Pattern of the names of parts that models have without using them in every task."""
@@ -52,29 +54,48 @@ def judge(case: Case) -> Finding | None:
     weigh = Weighing()
     chosen = never or names
     layers = list(dict.fromkeys(owner(name) for name in chosen))
-    weigh.speaks(f"{listing(chosen)} require a gradient and never got one", 3.0, len(chosen), 0)
+    needs = verb(chosen, "requires", "require")
+    weigh.speaks(f"{listing(chosen)} {needs} a gradient and never got one", 3.0, len(chosen), 0)
+    was, its = verb(layers, "was", "were"), verb(layers, "its", "their")
     if never:
-        weigh.speaks(f"{listing(layers)} was never called in a forward pass", 1.5, len(layers), 0)
+        weigh.speaks(f"{listing(layers)} {was} never called in a forward pass", 1.5, len(layers), 0)
     else:
-        weigh.speaks(f"{listing(layers)} was called, but its output does not reach the loss", 1.0, len(layers), 0)
+        output = verb(layers, "output is", "outputs are")
+        said = f"{listing(layers)} {was} called, but {its} {output} not in the graph of the loss that is differentiated"
+        weigh.speaks(said, 1.0, len(layers), 0)
     if all(SPARE.search(name) for name in chosen):
         weigh.against("by its name it is a part that is often left unused", 3.0, chosen[0])
     if case.trouble.kind in ("stuck", "slow"):
         weigh.speaks(case.trouble.phrase, 0.5)
-    what = "never being called in the forward pass" if never else "being cut off from the loss"
+    where, doing = _loss_line(case)
+    what = "never called in the forward pass" if never else "cut off from the loss"
     return weigh.conclude(
-        f"{listing(layers)} {what}: its parameters never get a gradient",
+        f"{verb(layers, 'a layer', 'layers')} {what}: the parameters of {listing(layers)} never get a gradient",
         Remedy(
             "Use the layer in forward, or delete it."
             if never
-            else "Look for detach(), no_grad(), .item() or .data between layer and loss, or an unused output.",
+            else f"Make sure that the term computed from {verb(layers, 'this output', 'these outputs')} is part of the "
+            "loss whose backward() is called; if it is, something cuts it off on the way, such as detach(), no_grad(), "
+            ".item() or .data.",
             f"# in forward():\nx = {access(layers[0])}(x)" if never and layers[0] else "",
         ),
         layer=layers[0],
         step=0,
+        at=None if never else where,
+        doing=doing,
         failure="untrained layer",
         equivalent=() if never else ("detached_graph",),
     )
+
+
+def _loss_line(case: Case) -> tuple[SourceLine | None, str]:
+    """Return the one line that computes the loss, else the one that differentiates it, and what happens there."""
+    known = case.run.known(PlacesFact)
+    lines = known.lines if known is not None else {}
+    for kind, doing in (("loss", "the loss is computed"), ("backward", "the loss is differentiated")):
+        if len(lines.get(kind, ())) == 1:
+            return lines[kind][0], doing
+    return None, ""
 
 
 def _had_gradient(case: Case, name: str) -> bool:
@@ -96,10 +117,10 @@ def _idle_model(case: Case, name: str, names: list[str]) -> bool:
 
 CAUSE = Cause(
     module=__name__,
-    title="a layer takes no part in the loss",
+    title="Layer not used in the loss",
     tier=Tier.CERTAIN,
     explains=STALL,
     judge=judge,
-    place="forward",
+    place="layer",
     page=__doc__ or "",
 )

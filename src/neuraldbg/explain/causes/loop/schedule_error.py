@@ -1,4 +1,4 @@
-"""The learning rate is not what its schedule means: stepped in the wrong unit, too often, never, or past its end.
+"""The learning rate does not follow the schedule that was meant: wrong unit, stepped too often, never, past its end.
 
 What it is
     A scheduler changes the learning rate each time its ``step()`` is called. Its settings count those calls: epochs if
@@ -6,11 +6,11 @@ What it is
     epochs happen in thirty batches, or a warm-up over a thousand batches last a thousand epochs. It may also be stepped
     twice, or never, or run past its end, where some schedules begin to rise again, become negative or raise an error.
 
-How it shows
+Symptoms
     The loss falls and then freezes, since the learning rate is practically 0; or it hardly falls at all, since the
     warm-up never ends; or it goes up and down with a learning rate that does.
 
-How it is told apart
+Evidence
     The learning rate of every step is known, and so are the scheduler's settings and how often it was stepped against
     its optimizer; with a DataLoader it is known how many steps an epoch has. A warm-up from 0, restarts, a cycle, and a
     rate that reaches 0 with the last steps of a run are what schedules are for, and no fault.
@@ -129,8 +129,8 @@ def _rate(case: Case, stream: int) -> Finding | None:
     if about is not None:
         _add_settings(weigh, about)
     return _conclude(
-        case, weigh, f"learning rate that a schedule brought to {number(float(lr.values[-1]))} by step {first} of "
-        f"{case.run.steps}",
+        case, weigh, f"learning rate that a schedule brought below a ten-thousandth of its peak by step {first} of "
+        f"{case.run.steps}, and to {number(float(lr.values[-1]))} at the end",
         Remedy(
             "Let the schedule last as long as the training: count its settings in the unit in which it is stepped.",
             PER_EPOCH if about is None or about.type in DECAYING else "total_steps = epochs * len(loader)",
@@ -151,8 +151,9 @@ def _wrong_way(case: Case, fact: ScheduleFact, _: Facts) -> Finding | None:
         return None
     weigh = Weighing()
     weigh.speaks(
-        f"{fact.type} waits for its number to rise (mode='max'), and it fell from {number(first)} to "
-        f"{number(last)}, in {waits.falls} of {told} times, as a loss does", 4.5, waits.falls, FALLS * told,
+        f"{fact.type} waits for its number to rise (mode='max'), and it fell from "
+        f"{number(first)} to {number(last)}, in {waits.falls} of {told} times{case.counted}, as a loss does",
+        4.5, waits.falls, FALLS * told,
     )  # fmt: skip
     weigh.speaks(f"it took that for no progress and cut the learning rate {plural(waits.cuts, 'time')}", 1.0,
                  waits.cuts)  # fmt: skip
@@ -207,7 +208,7 @@ def _cosine_turns(case: Case, fact: ScheduleFact, _: Facts) -> Finding | None:
     if turns >= 3:
         weigh.speaks("that is more than a restart or two", 0.5, turns, 3)
     if epoch:
-        weigh.speaks(f"one pass over the data has {plural(epoch, 'step')}, so T_max counts epochs", 0.8, epoch, half)
+        weigh.speaks(f"one pass over the data has {plural(epoch, 'step')}, so T_max counts epochs", 0.8, epoch)
     return _conclude(
         case, weigh, f"cosine schedule of T_max={number(half)} epochs that is stepped at each batch: the learning rate "
         f"swings {turns} times",
@@ -217,23 +218,25 @@ def _cosine_turns(case: Case, fact: ScheduleFact, _: Facts) -> Finding | None:
 
 def _decays_at_once(case: Case, fact: ScheduleFact, _: Facts) -> Finding | None:
     """Weigh a decay per epoch that is stepped per batch: nearly all of the learning rate is gone in the first epoch."""
-    epoch, passes = fact.pass_steps, fact.passes
-    if fact.type not in DECAYING or not _each_step(fact) or passes < 2 or fact.stream is None:
+    epoch = fact.pass_steps
+    if fact.type not in DECAYING or not _each_step(fact) or fact.passes < 2 or fact.stream is None:
         return None
     lr = rates(case, fact.stream).between(fact.made, fact.made + epoch)
     if len(lr) < 5 or not lr.values[0] > 0 or lr.values[-1] > FAST * lr.values[0]:
         return None
     weigh = Weighing()
     weigh.speaks(
-        f"within the first of {passes} passes over the data the learning rate fell from {number(float(lr.values[0]))} "
-        f"to {number(float(lr.values[-1]))}",
+        f"within the first pass over the data the learning rate fell from {number(float(lr.values[0]))} to "
+        f"{number(float(lr.values[-1]))}",
         4.0, float(lr.values[-1] / lr.values[0]), FAST,
     )  # fmt: skip
     _add_settings(weigh, fact)
+    # The fault shows where the learning rate is first lowered: until then it is that of a schedule stepped per epoch.
+    lowered = int(lr.steps[np.flatnonzero(lr.values != lr.values[0])[0]])
     return _conclude(
         case, weigh, f"decay per epoch ({fact.type}) that is stepped at each batch: the learning rate is gone "
         "within the first epoch",
-        Remedy("Step it once an epoch.", PER_EPOCH), fact.made + 1,
+        Remedy("Step it once an epoch.", PER_EPOCH), lowered,
     )  # fmt: skip
 
 
@@ -285,7 +288,7 @@ def _never_stepped(case: Case, fact: ScheduleFact, facts: Facts) -> Finding | No
             5.0, share, STUCK_LOW,
         )  # fmt: skip
     if passes >= 3:
-        weigh.speaks(f"there were {passes} passes over the data in which to step it", 2.0, passes, 3)
+        weigh.speaks(f"there were at least {passes} passes over the data in which to step it", 2.0, passes, 3)
     return _conclude(
         case, weigh, f"schedule ({fact.type}) that is never stepped: the learning rate stays where it began",
         Remedy("Call scheduler.step() after optimizer.step(), in the unit of its settings.", PER_EPOCH),
@@ -299,7 +302,9 @@ def _twice(case: Case, fact: ScheduleFact, _: Facts) -> Finding | None:
         return None
     weigh = Weighing()
     weigh.speaks(
-        f"{double} of {steps} calls of its step() came right after another, with no training between", 4.0, double
+        f"{double} of {steps} calls of its step(){case.counted} came right after another, with no training between",
+        4.0,
+        double,
     )
     _add_settings(weigh, fact)
     return _conclude(
@@ -310,7 +315,7 @@ def _twice(case: Case, fact: ScheduleFact, _: Facts) -> Finding | None:
 
 CAUSE = Cause(
     module=__name__,
-    title="a learning rate that is not what its schedule means",
+    title="Learning rate schedule set up wrongly",
     tier=Tier.CERTAIN,
     explains=STALL | BLOW_UP,
     judge=judge,

@@ -1,4 +1,4 @@
-"""Two weights that are meant to be one are trained apart.
+"""Two weights that should be one tensor are trained separately.
 
 What it is
     Weight tying makes one tensor serve twice: the embedding of the words is also the output matrix, or a decoder uses
@@ -6,11 +6,11 @@ What it is
     wrapping a copy into a new ``nn.Parameter``, or assigning a new weight after tying makes two tensors, which begin
     equal and drift apart.
 
-How it shows
+Symptoms
     The model has more parameters than meant, fits worse per parameter, and the saved weights no longer fit a model that
     is tied. Nothing fails.
 
-How it is told apart
+Evidence
     Before the first step the weights of embeddings and linear layers of the same shape are compared, and linear
     layers with the transposes of others. Two random matrices are never equal to the last bit, so equal ones in two
     storages were copied. ``load_state_dict(assign=True)`` may make two of one parameter; that is seen. A
@@ -27,6 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, Cause
+from neuraldbg.explain.edits import once_made
 from neuraldbg.explain.evidence.graph_wiring import access
 from neuraldbg.explain.evidence.record_readings import owner
 from neuraldbg.explain.evidence.wording import percent
@@ -76,8 +77,12 @@ def _weigh(pair: WeightPair) -> Finding:
     if pair.transposed:
         code = f"# in forward(), with one parameter:\nx = F.linear(x, {access(a)}.t(), {access(owner(b))}.bias)"
     return weigh.conclude(
-        f"weights that are meant to be tied and are two tensors: {a} and {b} are trained apart",
-        Remedy(f"Let {owner(b)!r} use the parameter of {owner(a)!r} itself, not a copy of its values.", code),
+        f"weights that should be tied and are two tensors: {a} and {b} are trained separately",
+        Remedy(
+            f"Let {owner(b)!r} use the parameter of {owner(a)!r} itself, not a copy of its values.",
+            code,
+            () if pair.transposed else (once_made(code),),
+        ),
         layer=owner(b),
         step=0,
         failure="weights drifting apart",
@@ -86,10 +91,10 @@ def _weigh(pair: WeightPair) -> Finding:
 
 CAUSE = Cause(
     module=__name__,
-    title="tied weights are two tensors",
+    title="Tied weights are separate tensors",
     tier=Tier.CERTAIN,
     explains=STALL,
     judge=judge,
-    place="forward",
+    place="layer",
     page=__doc__ or "",
 )

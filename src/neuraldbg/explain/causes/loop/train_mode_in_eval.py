@@ -2,20 +2,20 @@
 
 What it is
     ``model.eval()`` was not called before the validation or test passes. ``torch.no_grad()`` switches off gradients and
-    nothing else: dropout goes on dropping, and batch norm normalises with the batch at hand and moves its running
+    nothing else: dropout still drops, and batch norm normalises with the batch at hand and moves its running
     statistics towards it.
 
-How it shows
+Symptoms
     Validation looks worse than it is (dropout), differs from run to run and with the batch size (batch norm), and the
     model has seen the statistics of the validation data.
 
-How it is told apart
+Evidence
     Passes of a trained model without gradients, or with gradients and no backward, are counted between optimizer steps,
     with the mode of its dropout and batch-norm layers. A validation is several such passes now and then. Passes of that
     kind in every step belong to the training, several on the same input are Monte Carlo dropout, batch norm that
     averages over all batches (``momentum=None``) is being recalibrated, and programs that evaluate in evaluation mode
     elsewhere know what they do. None of these is a fault.
-    Dropout can also be on for good: ``F.dropout(x, p)`` and ``dropout_p`` of attention do not look at the mode. There
+    Dropout can also be on for good: ``F.dropout(x, p)`` and ``dropout_p`` of attention ignore the mode. There
     a copy of the model in evaluation mode is called twice, and whoever draws is named with its line. Where the call
     says so (``training=True``) it is meant.
 
@@ -51,7 +51,8 @@ def judge(case: Case) -> Finding | None:
     """Weigh the evaluations of each trained model, then dropout that ignores the mode."""
     if len(case.run.streams) > 1:
         return None  # several optimizers: passes without gradients are part of the training of the others
-    found = [finding for seen in case.run.known_each(EvaluationModesFact) if (finding := _weigh(seen)) is not None]
+    weighed = [_weigh(case, seen) for seen in case.run.known_each(EvaluationModesFact)]
+    found = [finding for finding in weighed if finding is not None]
     return max(found, key=lambda finding: finding.log_odds) if found else _functional(case)
 
 
@@ -68,9 +69,9 @@ def _functional(case: Case) -> Finding | None:
     weigh = Weighing()
     weigh.speaks(
         "a copy of the model in evaluation mode gave another output for the same input, since a dropout that does not "
-        f"look at the mode draws random numbers{place(draw.where)}", 4.5, draw.call,
+        f"depend on the mode draws random numbers{place(draw.where)}", 4.5, draw.call,
     )  # fmt: skip
-    told = f"{plural(bursts, 'evaluation')} ran in evaluation mode, with values dropped all the same"
+    told = f"{plural(bursts, 'evaluation')}{case.counted} ran in evaluation mode, and values were dropped anyway"
     weigh.speaks(told, 1.0, bursts)
     attention = "scaled_dot_product" in draw.call
     return weigh.conclude(
@@ -83,6 +84,8 @@ def _functional(case: Case) -> Finding | None:
         ),
         step=0,
         failure="unreliable validation",
+        at=draw.where,
+        doing="dropout is applied",
     )
 
 
@@ -92,7 +95,7 @@ def _forgets_mode(call: str) -> bool:
     return "dropout" in text and "training" not in text and not _ALWAYS.search(text)
 
 
-def _weigh(seen: EvaluationModesFact) -> Finding | None:
+def _weigh(case: Case, seen: EvaluationModesFact) -> Finding | None:
     weight = _strength(seen)
     layers = [*seen.norms, *seen.dropout]
     if weight == 0.0 or not layers:
@@ -100,13 +103,15 @@ def _weigh(seen: EvaluationModesFact) -> Finding | None:
     weigh = Weighing()
     kind = "with gradients and no backward" if seen.grad else "without gradients"
     weigh.speaks(
-        f"{plural(seen.passes, 'pass')} {kind} in {plural(seen.train_bursts, 'evaluation')} ran in training mode"
-        .replace("passs", "passes"),
+        f"{plural(seen.passes, 'pass')} {kind} in {plural(seen.train_bursts, 'evaluation')}{case.counted} ran "
+        "in training mode".replace("passs", "passes"),
         weight, seen.train_bursts, 0,
     )  # fmt: skip
     # A program that also evaluates in evaluation mode knows the switch, so these passes may be intended.
     if seen.eval_bursts:
-        weigh.against(f"{plural(seen.eval_bursts, 'evaluation')} ran in evaluation mode", 4.0, seen.eval_bursts)
+        weigh.against(
+            f"{plural(seen.eval_bursts, 'evaluation')}{case.counted} ran in evaluation mode", 4.0, seen.eval_bursts
+        )
     else:
         weigh.speaks("no evaluation ran in evaluation mode", 0.5, 0)
     if seen.norms:
@@ -144,7 +149,7 @@ def _strength(seen: EvaluationModesFact) -> float:
 
 CAUSE = Cause(
     module=__name__,
-    title="validation runs in training mode",
+    title="Evaluation in training mode",
     tier=Tier.CERTAIN,
     explains=frozenset(),
     judge=judge,

@@ -6,12 +6,12 @@ What it is
     ``requires_grad=True`` instead of ``nn.Parameter``, is not collected. ``model.parameters()`` leaves it out, so no
     optimizer holds it, ``state_dict`` does not save it and ``model.to(device)`` does not move it.
 
-How it shows
+Symptoms
     Nothing fails. These layers compute, and get gradients, but keep their random initial values for the whole run.
     The rest of the network trains around them and the result is worse than it should be.
 
-How it is told apart
-    The graph of the loss ends at every weight that took part. Those that no optimizer holds are looked for in what
+Evidence
+    The graph of the loss ends at every weight that took part. Those that no optimizer holds are searched for in what
     the modules of the model hold. It is a fault if one is found there and its values never change. A layer that is
     registered and left out of the optimizer is another fault (``param_not_in_optimizer``). A module that is hidden in
     a list of its own on purpose (a fixed network of the loss, a teacher), tensors that the program differentiates by
@@ -61,7 +61,7 @@ def judge(case: Case) -> Finding | None:
         f"the graph of the loss reaches {listing(names)}, which no module has registered and no optimizer holds",
         _strength(first), len(names), 0,
     )  # fmt: skip
-    weigh.speaks(f"their values are the same in all {first.seen} steps that were looked at", 0.8, first.seen)
+    weigh.speaks(f"their values are the same in all {first.seen} steps that were read", 0.8, first.seen)
     # A loss may have a fixed part; weights before a trained layer are part of the model.
     if all(w.feeds == ("loss",) for w in weights) and first.how != "tensor":
         weigh.against("no trained layer follows them, so they may be a fixed part of the loss", 1.0)
@@ -110,10 +110,10 @@ def _remedy(weight: HiddenWeight, count: str) -> Remedy:
 
 CAUSE = Cause(
     module=__name__,
-    title="layers or weights that the model does not own",
+    title="Weights not registered with the model",
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,
     judge=judge,
-    place="forward",
+    place="layer",
     page=__doc__ or "",
 )

@@ -6,11 +6,11 @@ What it is
     optimizer that skips the tensor, or code that overwrites the weight after each step (from a copy, with ``.data``, or
     by loading an old state).
 
-How it shows
+Symptoms
     If it is one layer, the rest trains around it and the result is just worse. If it is all of them, the loss stays at
     its level and only jitters.
 
-How it is told apart
+Evidence
     Each weight is compared before and after each step, and with the next step. A weight that does not change although
     its gradient is not 0 has lost its update; one that changes in each step and begins the next as it was is
     overwritten. Steps too small for the number format are left out (that is bf16_update_lost), and so are learning
@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import STALL, Cause
+from neuraldbg.explain.edits import once_made
 from neuraldbg.explain.evidence.record_readings import owner
 from neuraldbg.explain.evidence.wording import listing, number, plural
 from neuraldbg.explain.finding import Tier, Weighing
@@ -113,9 +114,10 @@ def _eps(case: Case) -> float:
 
 def _still(case: Case, names: list[str], seen: int) -> Finding:
     weigh, whole = Weighing(), len(names) > MOST * seen
+    rate = f", a learning rate of {number(case.lr)}" if case.lr > 0 else ""
     weigh.speaks(
         f"{listing(names)} did not change by a single bit in any step{' that was read' if case.skips else ''}, with a "
-        f"gradient, a learning rate of {number(case.lr)} and a place in the optimizer",
+        f"gradient{rate} and a place in the optimizer",
         6.5, 0.0, ROUNDING,
     )  # fmt: skip
     if not whole:
@@ -127,6 +129,7 @@ def _still(case: Case, names: list[str], seen: int) -> Finding:
             "Make the tensor contiguous, and see whether the optimizer's step really reaches it.",
             f"p = model.get_parameter({first!r})\nprint(p.is_contiguous(), p.requires_grad, p.stride())\n"
             "p.data = p.data.contiguous()",
+            (once_made(f"p = model.get_parameter({first!r})\np.data = p.data.contiguous()"),),
         ),
         layer=None if whole else owner(first),
         step=0,
@@ -154,7 +157,7 @@ def _back(case: Case, names: list[str], seen: int) -> Finding:
 
 CAUSE = Cause(
     module=__name__,
-    title="updates that never arrive",
+    title="Weight updates lost",
     tier=Tier.CERTAIN,
     explains=STALL,
     judge=judge,

@@ -4,11 +4,11 @@ What it is
     ``torch.autograd.Function`` lets a program write ``backward`` by hand. PyTorch does not check it: a forgotten chain
     rule, a wrong sign, a missing factor or the wrong saved tensor gives gradients that point somewhere else.
 
-How it shows
+Symptoms
     Training is slower or worse than it should be, or does not work at all, with no error. Everything before the
     Function gets the wrong gradient.
 
-How it is told apart
+Evidence
     The Function is called once more with small copies of its own inputs in double precision, and its gradient is
     compared with finite differences along fixed directions. For a smooth function both agree to about eight digits.
     Functions that round, cut or return their input (straight-through estimators, gradient reversal, gradient clipping)
@@ -16,7 +16,7 @@ How it is told apart
     that cannot be called that way.
 
 What to do
-    Correct ``backward``; ``torch.autograd.gradcheck`` tells when it is right.
+    Correct ``backward``; ``torch.autograd.gradcheck`` confirms it.
 """
 
 from __future__ import annotations
@@ -64,14 +64,17 @@ def _weigh(fact: FunctionsFact) -> Finding:
         ),
         step=0,
         failure="training along a wrong gradient",
+        at=fact.place,
+        doing="the function is called",
     )
 
 
 CAUSE = Cause(
     module=__name__,
-    title="a custom backward is wrong",
+    title="Custom backward is wrong",
     tier=Tier.CERTAIN,
     explains=BLOW_UP | STALL,
     judge=judge,
     page=__doc__ or "",
+    place="",
 )

@@ -6,11 +6,11 @@ What it is
     1), a layer norm over a single feature (always its bias), a product with zero. PyTorch records them without
     complaint, and everything before them gets gradients that are set, and all zero.
 
-How it shows
+Symptoms
     Layers before the operation keep their initial values, though they are in the graph and in the optimizer. If the
-    operation stands in the loss itself, the loss never moves.
+    operation is in the loss itself, the loss never moves.
 
-How it is told apart
+Evidence
     The gradients of all parameters of a layer are exactly zero in every step from the first one on, in all elements,
     while its output is not zero and layers behind it, or the loss, do have gradients. The operations between the two
     are read from the graph. Dead ReLUs also give exact zeros: with a ReLU and nothing else between, this cause is not
@@ -28,6 +28,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause
+from neuraldbg.explain.edits import once_made
 from neuraldbg.explain.evidence.graph_wiring import access
 from neuraldbg.explain.evidence.wording import listing, number, plural
 from neuraldbg.explain.finding import Tier, Weighing
@@ -101,11 +102,13 @@ def _weigh_far(case: Case, site: Site, value: float) -> Finding:
         "have one", 2.0, 0.0,
     )  # fmt: skip
     weigh.speaks(f"its values are about {number(value)}, where sigmoid and tanh are flat in 32 bits", 2.5, value, FAR)
+    begin = f"torch.nn.init.constant_(model.get_parameter({name!r}), {4.0 if value > 0 else -4.0})"
     return weigh.conclude(
         f"values of {name} so far out that what is applied to them is flat: it gets no gradient and stays as it is",
         Remedy(
             f"Begin {name} within a few units of zero.",
-            f"torch.nn.init.constant_(model.get_parameter({name!r}), {4.0 if value > 0 else -4.0})",
+            begin,
+            (once_made(begin),),
         ),
         layer=site.module or None,
         step=0,
@@ -262,11 +265,11 @@ def _remedy(culprit: str, layer: str) -> Remedy:
 
 CAUSE = Cause(
     module=__name__,
-    title="an operation with zero gradient before the loss",
+    title="Operation with zero gradient before the loss",
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,
     judge=judge,
-    place="forward",
+    place="loss",
     entails=frozenset({"input_ignored"}),
     page=__doc__ or "",
 )

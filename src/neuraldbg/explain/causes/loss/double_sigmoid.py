@@ -4,11 +4,11 @@ What it is
     ``BCEWithLogitsLoss`` expects raw scores (logits) and applies the sigmoid itself. If the model already ends in a
     sigmoid, it is applied twice, and the scores that the loss sees lie between 0 and 1.
 
-How it shows
-    No probability below 0.5 or above 0.73 can be said. The loss stops at a floor: 0.69 for each negative and 0.31 for
+Symptoms
+    No probability below 0.5 or above 0.73 is possible. The loss stops at a floor: 0.69 for each negative and 0.31 for
     each positive. With few positives everything is predicted negative or nothing is learnt at all.
 
-How it is told apart
+Evidence
     It is read from the graph of the loss: the sigmoid lies directly under the loss, with no scaling between, and the
     values that the loss was given lie in [0, 1]. A softmax before a cross entropy is double_softmax. A ``BCELoss``
     after one sigmoid is right.
@@ -23,6 +23,7 @@ import math
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause
+from neuraldbg.explain.edits import exchanged, once_made
 from neuraldbg.explain.evidence import targets
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
@@ -67,14 +68,17 @@ def _weigh(case: Case, term: LossTerm, name: str) -> Finding:
     if mean is not None and 0 <= mean <= 1 and not term.weighted:
         targets.below(case, weigh, mean * POSITIVE + (1 - mean) * NEGATIVE, "probabilities given as scores")
     code = "loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, target)"
+    layer = targets.applied_by(case, term, name)
+    removal = exchanged(case, layer, "torch.nn.Identity()")
     return weigh.conclude(
         f"a {name} before a binary cross entropy that applies its own sigmoid: the loss is given probabilities "
         "instead of logits",
         Remedy(
             "Pass the raw scores to the loss; take the sigmoid only where probabilities are read.",
-            f"logits = ...  # {targets.head_code(term)}, without {name}\n{code}",
+            removal or f"logits = ...  # {targets.head_code(term)}, without {name}\n{code}",
+            (once_made(removal),) if removal else (),
         ),
-        layer=targets.applied_by(case, term, name),
+        layer=layer,
         step=0,
         failure="loss floor",
     )
@@ -82,9 +86,10 @@ def _weigh(case: Case, term: LossTerm, name: str) -> Finding:
 
 CAUSE = Cause(
     module=__name__,
-    title="sigmoid before a binary cross entropy that has its own",
+    title="Sigmoid applied twice",
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,
     judge=judge,
     page=__doc__ or "",
+    place="sigmoid",
 )

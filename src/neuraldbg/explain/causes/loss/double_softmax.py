@@ -4,11 +4,11 @@ What it is
     ``CrossEntropyLoss`` expects raw scores (logits) and applies log-softmax itself. If the model already ends in a
     softmax, it is applied twice.
 
-How it shows
+Symptoms
     The loss falls slowly and stops at a floor that no model can go below: ln(1 + (C - 1) / e) for C classes, 1.46
     for ten. Accuracy may still look fair, since the order of the classes is right. Gradients are small.
 
-How it is told apart
+Evidence
     It is read from the graph of the loss: a softmax lies directly under the cross entropy, and the rows that it is
     given lie in [0, 1] and sum to 1. A log-softmax there is harmless, since applying it twice changes nothing, and
     NLLLoss after log-softmax is right.
@@ -23,6 +23,7 @@ import math
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause
+from neuraldbg.explain.edits import exchanged, once_made
 from neuraldbg.explain.evidence import targets
 from neuraldbg.explain.evidence.wording import number
 from neuraldbg.explain.finding import Tier, Weighing
@@ -70,12 +71,15 @@ def _weigh(case: Case, term: LossTerm) -> Finding | None:
     layer = term.layer
     extra = targets.applied_by(case, term, "softmax")
     told = f"Take out {extra!r}, a softmax" if extra != layer else "Pass the raw scores to the loss"
+    removal = exchanged(case, extra, "torch.nn.Identity()")
     return weigh.conclude(
         "a softmax before the cross entropy, which applies its own: the loss is given probabilities instead of logits",
         Remedy(
             f"{told}; take the softmax only where probabilities are read.",
-            f"logits = ...  # the output of {layer!r}, without softmax\n"
+            removal
+            or f"logits = ...  # the output of {layer!r}, without softmax\n"
             "loss = torch.nn.functional.cross_entropy(logits, target)",
+            (once_made(removal),) if removal else (),
         ),
         layer=extra,
         step=0,
@@ -102,9 +106,10 @@ def _floor(case: Case, weigh: Weighing, lowest: float, classes: int) -> None:
 
 CAUSE = Cause(
     module=__name__,
-    title="softmax before a cross entropy that has its own",
+    title="Softmax applied twice",
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,
     judge=judge,
     page=__doc__ or "",
+    place="softmax",
 )

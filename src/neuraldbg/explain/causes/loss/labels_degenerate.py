@@ -4,17 +4,17 @@ What it is
     Something in the data pipeline wiped the labels: an integer division, a cast to bool, a wrong column, a folder that
     was read as one class. There is nothing to learn but a constant.
 
-How it shows
+Symptoms
     The loss falls to zero within a few steps and accuracy in training is perfect, while the model is useless.
 
-How it is told apart
+Evidence
     The labels of the whole run are counted. A loss that makes its labels itself is left alone: the positive pair in
     column 0 of a contrastive loss, ones and zeros for a critic. Few of many classes are common in fine-tuning, so that
     they are only named where something else is wrong too. If the rare classes do occur but are never predicted it is
     class_imbalance.
 
 What to do
-    Look at the labels where they are made, and count them before training.
+    Check the code that makes the labels, and count them before training.
 """
 
 from __future__ import annotations
@@ -47,21 +47,22 @@ def judge(case: Case) -> Finding | None:
         term = targets.supervised(case, slot)
         if term is None or slot.batches < BATCHES or slot.samples < SAMPLES:
             continue
-        found = _classes(slot, term) if slot.kind == "nll" else _numbers(case, slot, term)
+        found = _classes(case, slot, term) if slot.kind == "nll" else _numbers(case, slot, term)
         if found is not None:
             return found
     return None
 
 
-def _classes(slot: TargetsFact, term: LossTerm) -> Finding | None:
+def _classes(case: Case, slot: TargetsFact, term: LossTerm) -> Finding | None:
     classes, distinct, samples = slot.classes, slot.distinct, slot.samples
     weigh, labels = Weighing(), list(slot.histogram)
     if distinct == 1 and classes > 1:
-        weigh.speaks(f"all {samples} labels of {slot.batches} batches are class {labels[0]} of {classes}", 6.0, 1, 2)
+        weigh.speaks(f"all {samples} labels of {slot.batches} batches{case.counted} are class {labels[0]} of {classes}",
+                     6.0, 1, 2)  # fmt: skip
         return _finish(weigh, term, f"labels that are all the same: class {labels[0]}")
     if 1 < distinct <= TINY * classes and samples >= MANY * classes and slot.tokens is None:
-        weigh.speaks(f"{samples} labels use {plural(distinct, 'class')} of {classes}".replace("classs", "classes"), 2.0,
-                     distinct, TINY * classes)  # fmt: skip
+        used = plural(distinct, "class").replace("classs", "classes")
+        weigh.speaks(f"{samples} labels{case.counted} use {used} of {classes}", 2.0, distinct, TINY * classes)
         return _finish(weigh, term, f"labels that use only {distinct} of {classes} classes")
     return None
 
@@ -95,7 +96,7 @@ def _finish(weigh: Weighing, term: LossTerm, sentence: str) -> Finding:
 
 CAUSE = Cause(
     module=__name__,
-    title="labels that are all the same",
+    title="All labels are the same",
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,
     judge=judge,

@@ -5,10 +5,10 @@ What it is
     about padding, which is easy, and the rest is hardly learnt. If the mask is the wrong way round, only padding
     counts. If padding has the id of a real label, that label is never learnt.
 
-How it shows
+Symptoms
     The loss falls quickly to a small value, and the model answers padding everywhere.
 
-How it is told apart
+Evidence
     Target tokens are compared with input tokens: padding is one and the same token at the ends of rows of different
     length, in the input and in the target alike. It counts if it is not the ignored id, has no weight of zero and
     is not masked where single elements of the loss are multiplied. A label that is ignored and stands between
@@ -118,14 +118,14 @@ def _nothing_left(case: Case, slot: TargetsFact) -> Finding | None:
     weigh.speaks(f"the loss is exactly 0 in {number(int((values == 0).sum()))} steps", 2.0, 0.0)
     return weigh.conclude(
         "a mask that leaves nothing of the loss",
-        Remedy("Look at the mask: nothing of the targets counts.", "assert mask.any()"),
+        Remedy("Check the mask: no target counts.", "assert mask.any()"),
         step=0, failure="loss of zero", equivalent=("target_out_of_range",),
     )  # fmt: skip
 
 
 CAUSE = Cause(
     module=__name__,
-    title="padding counts, or what should count is masked",
+    title="Padding counted in the loss, or targets masked",
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,
     judge=judge,

@@ -2,13 +2,13 @@
 
 What it is
     ``backward`` and ``step`` make the number smaller that they are given. If a cross entropy or a squared error
-    enters with a minus (or a log-likelihood without one, or the optimizer is told to maximise), the model learns to
+    enters with a minus (or a log-likelihood without one, or the optimizer is set to maximise), the model learns to
     be wrong.
 
-How it shows
+Symptoms
     The loss falls below zero and on without end, faster and faster, and accuracy falls below chance.
 
-How it is told apart
+Evidence
     The sign is read along the graph, from the number given to ``backward`` to the term: two minus signs cancel, as in
     a written-out lower bound. A minus is meant where a generator works against a critic, where a perturbation of the
     input is trained and not the model, and in policy gradients, whose weights have both signs. So it is named only if
@@ -26,9 +26,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
+from neuraldbg.explain.edits import arguments, before
 from neuraldbg.explain.evidence import targets
 from neuraldbg.explain.evidence.symptom import guessing_loss
-from neuraldbg.explain.evidence.wording import number
+from neuraldbg.explain.evidence.wording import literal, number
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.loss import LossFact, LossTerm
@@ -65,7 +66,7 @@ def _divergence(case: Case) -> Finding | None:
         weigh.against(f"the loss stays above zero: {case.loss.ending}", 2.0, last, 0.0)
     return weigh.conclude(
         "a Kullback-Leibler divergence that is maximised: its sign is the wrong way round",
-        Remedy("Add the divergence with a minus before the sum.",
+        Remedy("Give the divergence its minus: it is -0.5 times the sum.",
                "kld = -0.5 * torch.sum(1 + logvar - mu.pow(2) - logvar.exp())"),
         step=0, failure="loss that falls without end",
     )  # fmt: skip
@@ -102,27 +103,29 @@ def _weigh(case: Case, term: LossTerm, maximised: bool) -> Finding | None:
     # A wrong sign makes the fit worse; a fit that stays or improves contradicts it.
     grown = direction * last - direction * initial
     scale = max(abs(initial), 1e-12)
-    course = f"the loss went from {number(initial)} to {case.loss.ending}"
+    change = f"the loss went from {number(initial)} to {case.loss.ending}"
     if grown > (WORSE - 1) * scale or len(values) < len(case.loss.series):
-        weigh.speaks(f"the misfit grows: {course}", 3.0, last, initial)
+        weigh.speaks(f"the misfit grows: {change}", 3.0, last, initial)
     elif grown < 0.05 * scale:
-        weigh.against(f"the fit did not get worse: {course}", 4.0, last)
+        weigh.against(f"the fit did not get worse: {change}", 4.0, last)
     else:
-        weigh.speaks(course, 0.5, last, initial)
+        weigh.speaks(change, 0.5, last, initial)
     # Unlearning maximises a loss on purpose, and begins with a trained model.
     guess = guessing_loss(case)
     if abs(initial) < 0.5 * guess:
         weigh.against(
             "the model was good at the task before, as where it is made to forget on purpose", 3.0, initial, guess
         )
+    if maximised:
+        made = f"optimizer = torch.optim.{case.optimizer_name}(model.parameters(), lr={literal(case.lr)})"
+        code = f"{made}  # without maximize=True"
+        remedy = Remedy("Minimise the loss: leave out maximize=True.", code, (arguments("maximize=False"),))
+    else:
+        code = "loss = -loss  # or leave out the minus where the loss is written"
+        remedy = Remedy("Minimise the loss: take the minus away.", code, (before("backward", "loss = -loss"),))
     return weigh.conclude(
         f"a loss ({kind}) that is maximised" + (" by the optimizer" if maximised else ""),
-        Remedy(
-            "Minimise the misfit: leave out maximize=True." if maximised else "Give backward the misfit itself.",
-            "optimizer = torch.optim." + f"{case.optimizer_name}(model.parameters())  # without maximize=True"
-            if maximised
-            else "loss = -loss  # or leave out the minus where the loss is written",
-        ),
+        remedy,
         layer=term.layer,
         step=0,
         failure="growing misfit",
@@ -131,7 +134,7 @@ def _weigh(case: Case, term: LossTerm, maximised: bool) -> Finding | None:
 
 CAUSE = Cause(
     module=__name__,
-    title="the loss is maximised",
+    title="Loss is maximised",
     tier=Tier.CERTAIN,
     explains=BLOW_UP | STALL | UNITS,
     judge=judge,

@@ -5,11 +5,11 @@ What it is
     binary cross entropy takes them for probabilities, and a cross entropy with a row of several ones asks for several
     classes at once from a distribution that sums to 1.
 
-How it shows
+Symptoms
     The loss falls to what predicting the mean id gives, or below zero (binary cross entropy with targets above 1), and
     accuracy stays poor though the loss moves.
 
-How it is told apart
+Evidence
     Values and shapes of the targets are read from the graph of the loss. C scores compared with one column of ids from
     0 to C - 1, or ids of three and more classes in a binary cross entropy, are facts. One output regressed on small
     integers may be a count or a rating. It is named only where all integers occur about equally often and, besides, one
@@ -106,7 +106,7 @@ def _ids_for_numbers(case: Case, slot: TargetsFact, term: LossTerm) -> Finding |
         if order is not None and _unordered(slot):
             weigh.speaks(
                 "inputs of neighbouring numbers are no more alike than those of distant ones (correlation "
-                f"{number(order)}), though the inputs tell the numbers: they are names and no amounts",
+                f"{number(order)}), though the inputs predict the numbers: they are names and no amounts",
                 2.2, order, ORDERED,
             )  # fmt: skip
         elif order is not None and order > 2 * ORDERED:
@@ -162,14 +162,14 @@ def _several_at_once(case: Case, term: LossTerm) -> Finding | None:
         "softmax shares out a single 1", 5.0, soft.many, 0.0,
     )  # fmt: skip
     return _finish(
-        weigh, term, "rows of several labels given to a cross entropy, which asks for one class",
+        weigh, term, "rows of several labels given to a cross entropy, which expects one class",
         "Use a binary cross entropy, which answers each label by itself.", BCE,
     )  # fmt: skip
 
 
 CAUSE = Cause(
     module=__name__,
-    title="the loss belongs to another kind of task",
+    title="Loss does not fit the task",
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,
     judge=judge,

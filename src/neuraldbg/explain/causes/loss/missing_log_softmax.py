@@ -6,11 +6,11 @@ What it is
     scores the loss has no lower bound; given probabilities its slope vanishes; normalised over the batch (``dim=0``)
     the samples compete with each other instead of the classes.
 
-How it shows
+Symptoms
     A negative loss: it falls without end for raw scores, and lies between -1 and 0 for probabilities. Over the wrong
     axis the loss looks usual and the accuracy stays poor.
 
-How it is told apart
+Evidence
     The numbers given to the loss are read: the exponentials of a row of log-probabilities sum to 1 and none is
     positive. If the rows themselves sum to 1 they are probabilities; if the exponentials sum to 1 over the batch the
     softmax was taken over the wrong axis. A softmax before ``CrossEntropyLoss``, which has its own log-softmax, is

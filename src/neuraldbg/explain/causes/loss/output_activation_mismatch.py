@@ -1,23 +1,23 @@
-"""The last activation cannot give what the loss asks for: a sigmoid before unbounded targets, a softmax over one unit.
+"""The last activation does not fit the loss: a sigmoid before unbounded targets, a softmax over one unit.
 
 What it is
-    The activation after the last layer limits what a network can say: sigmoid and softmax give 0 to 1, tanh -1 to 1,
-    ReLU nothing negative, a softmax over a single unit always 1. If the targets lie outside, or the loss expects
-    unbounded scores, the fit stops at a floor and the head saturates.
+    The activation after the last layer limits the values that a network can give: sigmoid and softmax give 0 to 1, tanh
+    -1 to 1, ReLU nothing negative, a softmax over a single unit always 1. If the targets lie outside, or the loss
+    expects unbounded scores, the fit stops at a floor and the head saturates.
 
-How it shows
+Symptoms
     The loss falls a little and stops, outputs stick to an end of their range, or the loss is constant from the first
     step and all gradients are zero (softmax or cross entropy over one unit). ``BCELoss`` without a sigmoid stops with
     an error as soon as an output leaves [0, 1].
 
-How it is told apart
+Evidence
     It is read from the graph of the loss: the operation directly under it, and the targets against the range of that
     operation. A softmax before a cross entropy is double_softmax, a sigmoid before ``BCEWithLogitsLoss`` is
     double_sigmoid. A bounded head on targets that it can reach (images in [0, 1], actions in [-1, 1]) is right, and so
     is one that is scaled afterwards.
 
 What to do
-    End in a linear layer and let the loss do the rest, or scale the targets into the range of the activation.
+    End in a linear layer and leave the rest to the loss, or scale the targets into the range of the activation.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import statistics
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause
+from neuraldbg.explain.edits import exchanged, once_made
 from neuraldbg.explain.evidence import targets
 from neuraldbg.explain.evidence.wording import number, percent
 from neuraldbg.explain.finding import Tier, Weighing
@@ -59,7 +60,9 @@ def judge(case: Case) -> Finding | None:
 
 def _finish(weigh: Weighing, case: Case, term: LossTerm, sentence: str, text: str, code: str) -> Finding:
     layer = targets.applied_by(case, term, targets.head(term))
-    return weigh.conclude(sentence, Remedy(text, code), layer=layer, step=0, failure="fit out of reach of the head")
+    removal = exchanged(case, layer, "torch.nn.Identity()") if ", without " in code else ""
+    remedy = Remedy(text, removal or code, (once_made(removal),) if removal else ())
+    return weigh.conclude(sentence, remedy, layer=layer, step=0, failure="fit out of reach of the head")
 
 
 def _one_unit(case: Case, term: LossTerm) -> Finding | None:
@@ -69,7 +72,7 @@ def _one_unit(case: Case, term: LossTerm) -> Finding | None:
         weigh.speaks("the softmax under the loss runs over a single unit, so that its result is always 1", 8.0, 1, 2)
         sentence = "a softmax over a single unit, which always gives 1"
     elif term.kind in ("cross_entropy", "nll") and term.classes == 1 and not term.soft:
-        weigh.speaks("the cross entropy runs over a single class, so that it is 0 whatever the model says", 8.0, 1, 2)
+        weigh.speaks("the cross entropy runs over a single class, so that it is 0 whatever the output is", 8.0, 1, 2)
         sentence = "a cross entropy over a single class, which is always 0"
     else:
         return None
@@ -162,7 +165,7 @@ def _crash(case: Case, message: str) -> Finding | None:
 
 CAUSE = Cause(
     module=__name__,
-    title="the last activation cannot give what the loss asks for",
+    title="Last activation does not fit the loss",
     entails=frozenset({"input_ignored", "zero_gradient_path", "dead_relu"}),
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,

@@ -5,14 +5,14 @@ What it is
     table, every prediction against every target. The loss is a number as before, but its minimum is to predict the
     mean for everything.
 
-How it shows
+Symptoms
     The loss falls to about the variance of the targets and stays there; predictions become constant. PyTorch warns
     for ``mse_loss``, but not for a loss written by hand.
 
-How it is told apart
+Evidence
     It is read from the graph of the loss: the operands differ in shape and the result is larger than both. A weight
     per channel or a number broadcast onto a tensor gives a result no larger than the tensor and is no fault; nor is
-    a table of pairs that is asked for on purpose with dimensions of size 1 on both sides.
+    a table of pairs that is made on purpose with dimensions of size 1 on both sides.
 
 What to do
     Bring both to the same shape: ``prediction.squeeze(-1)`` or ``target.unsqueeze(-1)``.
@@ -89,7 +89,7 @@ def _weigh(case: Case, term: LossTerm, first: tuple[int, ...], second: tuple[int
     # Tables of pairs are made on purpose from operands with the same number of dimensions.
     if len(first) != len(second):
         weigh.speaks(
-            "they differ in their number of dimensions, so nobody lined them up on purpose",
+            "they differ in their number of dimensions, so this is no table of pairs made on purpose",
             2.0,
             len(first),
             len(second),
@@ -133,7 +133,7 @@ def _plateau(case: Case, term: LossTerm, weigh: Weighing) -> None:
 
 CAUSE = Cause(
     module=__name__,
-    title="prediction and target differ in shape and are broadcast",
+    title="Prediction and target differ in shape",
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,
     judge=judge,

@@ -1,15 +1,15 @@
-"""Targets outside what the loss is defined for: class ids beyond the last class, labels that are no probabilities.
+"""Targets lie outside the range of the loss: class ids beyond the last class, labels that are no probabilities.
 
 What it is
     A cross entropy over C classes takes ids from 0 to C - 1 and one id that it ignores. A binary cross entropy takes
     probabilities from 0 to 1, a soft-margin loss -1 and 1. Other values end the script, or are computed with and mean
     nothing: with labels of 255 a binary cross entropy has no minimum.
 
-How it shows
+Symptoms
     "Target 10 is out of bounds", a device-side assert on a GPU, a loss that falls far below zero, or NaN where a batch
     holds nothing but ignored ids.
 
-How it is told apart
+Evidence
     Labels are counted over the run and compared with the loss that they go to; where the script ended with an error,
     its message names the label. Ids 0, 1, 2, ..., one for each sample, in a binary cross entropy are
     loss_task_mismatch; whole numbers for each of several outputs are amounts, such as grey values. Labels softened on
@@ -66,8 +66,12 @@ def judge(case: Case) -> Finding | None:
 def _crash(case: Case, message: str) -> Finding | None:
     weigh, match, step = Weighing(), CLASS_ID.search(message), max(0, case.run.steps)
     classes = next((term.classes for term in case.terms if term.kind in ("cross_entropy", "nll")), 0)
-    remedy = Remedy("Give the model one output per class, and number the classes from 0.",
-                    "assert 0 <= int(target.min()) and int(target.max()) < classes  # before the loss")  # fmt: skip
+    last = classes or "scores.size(1)"
+    remedy = Remedy(
+        "Give the model one output per class, and number the classes from 0.",
+        f"target = target - 1  # before the loss, if they run from 1 to {last}\n"
+        f"assert 0 <= int(target.min()) and int(target.max()) < {last}",
+    )
     if match is not None:
         label = int(match.group(1))
         weigh.speaks(f"the script ended with: {message}", 7.0, label, classes or None)
@@ -109,9 +113,7 @@ def _labels(slot: TargetsFact, term: LossTerm | None) -> Finding | None:
             layer=layer, step=0, failure=FAILURE,
         )  # fmt: skip
     if kind == "soft_margin" and set(slot.values) == {"0", "1"}:
-        weigh.speaks(
-            "the labels of soft_margin_loss are 0 and 1, and those of 0 have no gradient at all", 6.5, 0.0, -1.0
-        )
+        weigh.speaks("the labels of soft_margin_loss are 0 and 1, and those of 0 have no gradient at all", 6.5, 0.0)
         return weigh.conclude(
             "labels 0 and 1 given to a margin loss, which takes -1 and 1",
             Remedy("Map 0 to -1.", "target = 2 * target - 1"), layer=layer, step=0, failure=FAILURE,
@@ -126,7 +128,7 @@ def _ignored(case: Case, slot: TargetsFact) -> Finding | None:
         return None
     weigh = Weighing()
     weigh.speaks(
-        f"all labels of {plural(empty, 'batch')} of {batches} equal the ignored id {slot.ignore}".replace(
+        f"all labels of {plural(empty, 'batch')} of {batches}{case.counted} equal the ignored id {slot.ignore}".replace(
             "batchs", "batches"
         ), 2.0, empty, 0,
     )  # fmt: skip
@@ -159,7 +161,7 @@ def _nearly_all(slot: TargetsFact) -> Finding | None:
     weigh.speaks(f"{percent(ignored)} of all labels are ignored", 0.5, ignored)
     return weigh.conclude(
         "sequences in which nearly all labels are the ignored one",
-        Remedy("Look at where labels are set to the ignored id; leave out sequences without any.",
+        Remedy("Check where labels are set to the ignored id; leave out sequences without any.",
                f"print((target != {slot.ignore}).sum(1))  # labels that count, by sequence"),
         step=0, failure="learning from a few labels", equivalent=("loss_mask_error",),
     )  # fmt: skip
@@ -167,7 +169,7 @@ def _nearly_all(slot: TargetsFact) -> Finding | None:
 
 CAUSE = Cause(
     module=__name__,
-    title="targets outside what the loss is defined for",
+    title="Targets outside the range of the loss",
     tier=Tier.CERTAIN,
     explains=BLOW_UP | STALL | UNITS,
     judge=judge,

@@ -5,10 +5,10 @@ What it is
     gradient of ``sqrt`` and of a norm at 0, ``exp`` above 88 in 32-bit numbers. One such element turns loss or
     gradient into NaN or infinity, and one step spreads it to every weight.
 
-How it shows
+Symptoms
     Training is fine, then everything is NaN from one step to the next, without a rise before it.
 
-How it is told apart
+Evidence
     The operands of these operations are read in the graph of the loss. At the first bad step the model's inputs and
     activations are still finite and of usual size, and an operand lies where the function breaks. With a learning
     rate that is too high updates and activations grow over several steps before anything overflows; with a bad
@@ -204,7 +204,7 @@ def find_edges(case: Case, origin: Origin) -> list[Edge]:
 
 CAUSE = Cause(
     module=__name__,
-    title="an operation without a finite value or gradient",
+    title="Operation without a finite value or gradient",
     tier=Tier.SPECIFIC,
     explains=NONFINITE | {"loss_divergence", "loss_spike", "gradient_spike", "exploding_gradients"},
     judge=judge,

@@ -4,11 +4,11 @@ What it is
     With ``reduction="sum"`` the loss and its gradient grow with the size of the batch. A learning rate that fits a
     mean is then too large by that factor.
 
-How it shows
+Symptoms
     A large loss from the start, large gradients, and a run that blows up or jumps about with plain SGD. Changing
     the batch size changes the training.
 
-How it is told apart
+Evidence
     The reduction is read from the graph of the loss. A sum alone is no fault: with a fitting learning rate, or with
     an optimizer that rescales its steps (Adam and its kin), it trains well. It is the cause when the steps are too
     large by about the number of summed elements, and would be usual without it.
@@ -23,6 +23,7 @@ import math
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
+from neuraldbg.explain.edits import before
 from neuraldbg.explain.evidence.optimizer_steps import weigh_bearing
 from neuraldbg.explain.evidence.wording import moved, number
 from neuraldbg.explain.finding import Tier, Weighing
@@ -102,7 +103,8 @@ def _weigh(case: Case, term: LossTerm, count: int) -> Finding:
         Remedy(
             "Take the mean, or divide the learning rate by the number of elements.",
             f'criterion = torch.nn.{CLASSES.get(term.kind, "MSELoss")}(reduction="mean")\n'
-            "# or: loss = loss / batch_size",
+            f"# or, before loss.backward(): loss = loss / {count}",
+            (before("backward", f"loss = loss / {count}"),),
         ),
         step=0,
         layer=None,
@@ -112,7 +114,7 @@ def _weigh(case: Case, term: LossTerm, count: int) -> Finding:
 
 CAUSE = Cause(
     module=__name__,
-    title="the loss is summed where a mean is meant",
+    title="Loss summed instead of averaged",
     tier=Tier.SPECIFIC,
     explains=BLOW_UP | UNITS | (STALL & {"loss_plateau", "vanishing_gradients"}),
     judge=judge,

@@ -6,12 +6,12 @@ What it is
     steps, which become far smaller than the learning rate says. In float16 the usual 1e-8 is exactly 0 and guards
     nothing.
 
-How it shows
+Symptoms
     With a large eps, or tiny gradients: hardly any movement at a usual learning rate. With states in float16: NaN or
     infinity in the weights after the first step, though loss and gradients were finite.
 
-How it is told apart
-    Samples of v are read from the optimizer's state and compared with eps, and eps is looked at in the number format of
+Evidence
+    Samples of v are read from the optimizer's state and compared with eps, and eps is read in the number format of
     that state. Elements with no gradient at all do not count. With a learning rate that is too low, v is far above eps,
     and the steps are as small as the rate says. Values such as 1e-3 that some papers use are no fault where the model
     learns.
@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import NONFINITE, STALL, Cause
+from neuraldbg.explain.edits import arguments
 from neuraldbg.explain.evidence.optimizer_steps import POOR, below_eps, poor, weigh_trouble
 from neuraldbg.explain.evidence.wording import literal, moved, number, percent
 from neuraldbg.explain.finding import Tier, Weighing
@@ -83,6 +84,7 @@ def _underflows(case: Case, latest: OptimizerStateFact) -> Finding | None:
             "Keep weights and optimizer in float32 and use autocast, or raise eps to 1e-4.",
             f"model.float()  # and autocast around the forward pass\noptimizer = torch.optim.{case.optimizer_name}("
             f"model.parameters(), lr={literal(case.lr)}, eps=1e-4)",
+            (arguments("eps=1e-4"),),
         ),
         step=origin.step,
         failure=case.trouble.name or "division by zero",
@@ -128,6 +130,7 @@ def _outweighs(case: Case, share: float, latest: OptimizerStateFact) -> Finding 
             scale if tiny else f"Set eps from {number(eps)} back to 1e-8.",
             f"optimizer = torch.optim.{case.optimizer_name}(model.parameters(), lr={literal(case.lr)}, "
             f"eps={'1e-15' if tiny else '1e-8'})",
+            (arguments(f"eps={'1e-15' if tiny else '1e-8'}"),),
         ),
         step=0,
         failure=case.trouble.name or "slow learning",
@@ -136,7 +139,7 @@ def _outweighs(case: Case, share: float, latest: OptimizerStateFact) -> Finding 
 
 CAUSE = Cause(
     module=__name__,
-    title="Adam's epsilon outweighs the gradients, or underflows",
+    title="Adam's epsilon too large or too small",
     tier=Tier.SPECIFIC,
     explains=STALL | NONFINITE,
     entails=frozenset({"lr_too_low"}),

@@ -5,11 +5,11 @@ What it is
     0.999. When gradients have been small for long and then jump, the divisor is still the old, small one: for some
     steps each update is several times as large as the learning rate means.
 
-How it shows
+Symptoms
     A long quiet time, then gradients jump, updates follow, and one to ten steps later the loss shoots up; it may
-    never come back. Known from large transformers, where an embedding's gradient wakes up.
+    never come back. Known from large transformers, where an embedding's gradient reappears.
 
-How it is told apart
+Evidence
     The ratio rms(g) / sqrt(v) is followed for each weight; it is 1 in a steady state and can reach 31 with a beta2 of
     0.999. It is the cause when that ratio is far above 1 before the loss moves, updates grow with it, and the
     learning rate did not. If the loss is an outlier at the very step at which gradients jump, the batch is to blame.
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, UNITS, Cause
+from neuraldbg.explain.edits import arguments, before
 from neuraldbg.explain.evidence.optimizer_steps import betas, lag
 from neuraldbg.explain.evidence.record_readings import LR_MAX
 from neuraldbg.explain.evidence.wording import literal, number
@@ -54,13 +55,13 @@ def judge(case: Case) -> Finding | None:
         return None
     # A second moment can only lag after steps in which the gradients were steady.
     steps, ratio, layers = lag(case, both[1])
-    near = np.flatnonzero((ratio > RATIO) & (steps >= case.onset - BEHIND) & (steps <= case.onset + 2))
+    near = np.flatnonzero((ratio > RATIO) & (steps >= case.onset - BEHIND) & (steps <= case.onset))
     if not len(near) or near[0] < QUIET:
         return None
     at = int(near[0])
-    if (ratio[at - QUIET : at] > RATIO / 2).any():
-        return None
     step, layer = int(steps[at]), layers[at]
+    if (ratio[at - QUIET : at] > RATIO / 2).any() or _jumped_unread(case, int(steps[at - QUIET]), step):
+        return None
     peak = float(ratio[at : at + 8].max())
     weigh = Weighing()
     weigh.speaks(
@@ -68,20 +69,28 @@ def judge(case: Case) -> Finding | None:
         3.0 if peak > 2 * RATIO else 2.0, peak, RATIO,
     )  # fmt: skip
     weigh.speaks(f"for at least {QUIET} steps before they had been steady", 0.5, QUIET)
-    _weigh_updates(case, weigh, step)
+    grew = _weigh_updates(case, weigh, step)
     _weigh_loss(case, weigh, step)
     if case.lr > LR_MAX["adaptive"]:
         weigh.against(f"the learning rate of {number(case.lr)} is too high by itself", 2.0, case.lr, LR_MAX["adaptive"])
     norm = case.healthy_grad_norm
     limit = literal(norm) if norm > 0 else "1.0"
     return weigh.conclude(
-        f"an Adam whose second moment lags: gradients jumped at step {step} after a quiet time, and with "
-        f"beta2={literal(both[1])} updates outgrew the learning rate",
+        f"an Adam whose second moment lags: gradients jumped at step {step} after a quiet time"
+        + (
+            f", and with beta2={literal(both[1])} updates outgrew the learning rate"
+            if grew
+            else f", which one with beta2={literal(both[1])} follows slowly"
+        ),
         Remedy(
             f"Lower beta2 from {literal(both[1])} to 0.95, and clip the gradient norm at {limit}.",
             f"optimizer = torch.optim.{case.optimizer_name}(model.parameters(), lr={literal(case.lr)}, "
             f"betas=({literal(both[0])}, 0.95))\n"
             f"torch.nn.utils.clip_grad_norm_(model.parameters(), {limit})  # before optimizer.step()",
+            (
+                arguments(f"betas=({literal(both[0])}, 0.95)"),
+                before("step", f"torch.nn.utils.clip_grad_norm_(model.parameters(), {limit})"),
+            ),
         ),
         layer=layer,
         step=step,
@@ -90,7 +99,16 @@ def judge(case: Case) -> Finding | None:
     )
 
 
-def _weigh_updates(case: Case, weigh: Weighing, step: int) -> None:
+def _jumped_unread(case: Case, first: int, step: int) -> bool:
+    """Return True if the gradient norm jumped in a step before, of which nothing else was read: Adam knew it."""
+    norm = case.scalar("grad_norm").finite().between(first, step - 1)
+    light = np.array([not case.was_read(int(at)) for at in norm.steps], np.bool_)
+    return len(norm) > 0 and bool((norm.values[light] > RATIO * np.median(norm.values)).any())
+
+
+def _weigh_updates(case: Case, weigh: Weighing, step: int) -> bool:
+    """Weigh the size of updates and the learning rate. Return True unless updates were read and did not grow."""
+    grew = True
     updates = case.scalar("update_ratio").finite()
     before, after = updates.between(step - QUIET, step - 1).values, updates.between(step, step + 10).values
     if len(before) and len(after) and float(np.median(before)) > 0:
@@ -98,10 +116,12 @@ def _weigh_updates(case: Case, weigh: Weighing, step: int) -> None:
         if growth > 2:
             weigh.speaks(f"updates grew {number(growth)} times with it", 2.0, growth, 2.0)
         else:
+            grew = False
             weigh.against("updates did not grow with it", 2.5, growth, 2.0)
     rates = case.scalar("lr").finite().between(step - QUIET, step + 10).values
     if len(rates) and rates.max() > 1.5 * rates[0]:
-        weigh.against("the learning rate rose in these steps", 2.5, float(rates.max()), float(rates[0]))
+        weigh.against("the learning rate rose in these steps", 2.5, float(rates.max()), 1.5 * float(rates[0]))
+    return grew
 
 
 def _weigh_loss(case: Case, weigh: Weighing, step: int) -> None:
@@ -109,11 +129,13 @@ def _weigh_loss(case: Case, weigh: Weighing, step: int) -> None:
     now = case.loss.finite.at(step)
     if len(before) < 5 or not np.isfinite(now):
         return
-    level, scatter = float(np.median(before)), float(np.std(before))
-    if now <= level + 4 * scatter + 0.05 * abs(level):
-        weigh.speaks(f"the loss of step {step} itself was usual ({number(now)}): it followed later", 1.5, now, level)
+    # By the median, since one huge loss before the jump would make any loss look usual.
+    level = float(np.median(before))
+    usual = level + 4 * 1.4826 * float(np.median(np.abs(before - level))) + 0.05 * abs(level)
+    if now <= usual:
+        weigh.speaks(f"the loss of step {step} itself was usual ({number(now)}): it followed later", 1.5, now, usual)
     else:
-        weigh.against(f"the loss of step {step} was already an outlier, so its batch is odd", 2.5, now, level)
+        weigh.against(f"the loss of step {step} was already an outlier, so its batch is odd", 2.5, now, usual)
     weigh.speaks(case.trouble.phrase, 1.0)
 
 

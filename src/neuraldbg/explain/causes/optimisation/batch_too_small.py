@@ -4,10 +4,10 @@ What it is
     The gradient of a few samples is the true gradient plus noise. With one to four samples the noise can be many times
     larger; then steps of a usual size wander about instead of going down.
 
-How it shows
+Symptoms
     The loss jumps from step to step and shows no trend, at a learning rate that is fine for a larger batch.
 
-How it is told apart
+Evidence
     From a sample of weights it is worked out which part of the gradients all steps have in common. It is the cause
     when that part is there (averaging over steps brings it out) but is a small share of each single gradient, the
     batch holds four samples or fewer, and the training goes nowhere. Where steps have nothing in common there is
@@ -94,9 +94,11 @@ def judge(case: Case) -> Finding | None:
 def _weigh_course(case: Case, weigh: Weighing) -> None:
     loss, ratio = case.loss, max(case.typical_update_ratio, case.early_update_ratio)
     if loss.noise > 0.2 * abs(loss.last):
-        weigh.speaks(f"the loss scatters by {number(loss.noise)} from step to step", 0.7, loss.noise, loss.last)
+        weigh.speaks(
+            f"the loss scatters by {number(loss.noise)} from step to step", 0.7, loss.noise, 0.2 * abs(loss.last)
+        )
     else:
-        weigh.against("the loss hardly scatters from step to step", 2.0, loss.noise, loss.last)
+        weigh.against("the loss hardly scatters from step to step", 2.0, loss.noise, 0.2 * abs(loss.last))
     if ratio < 1e-5:
         weigh.against(f"updates are only {moved(ratio)}: noise cannot carry them far", 3.0, ratio, 1e-5)
     if case.lr > LR_MAX[case.lr_class]:
@@ -109,9 +111,10 @@ def _weigh_course(case: Case, weigh: Weighing) -> None:
 
 CAUSE = Cause(
     module=__name__,
-    title="the batch is too small",
+    title="Batch too small",
     tier=Tier.STATISTICAL,
     explains=(BLOW_UP - {"nonfinite_loss"}) | UNITS | (STALL & {"loss_plateau"}),
     judge=judge,
     page=__doc__ or "",
+    place="forward",
 )

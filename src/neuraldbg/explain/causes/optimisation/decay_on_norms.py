@@ -5,11 +5,11 @@ What it is
     decay pulls the gains to zero like any other parameter, and with them everything that passes. What decay is
     meant for, keeping weight matrices small, has no use there.
 
-How it shows
+Symptoms
     The signal behind the normalisation layers fades, the loss stalls or gets worse again. With the small decay that
     optimizers have by default nothing is seen at all: many good programs decay their norms.
 
-How it is told apart
+Evidence
     Which parameters decay is read from the optimizer's groups. It is named only where the gains really lost most of
     their size because decay's step is larger than the gradient's, the training is in trouble, and the weight
     matrices kept theirs. If those shrink as well, the decay as a whole is too high.
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause
+from neuraldbg.explain.edits import arguments
 from neuraldbg.explain.evidence.optimizer_steps import POOR, poor, setting, shrinking, weigh_poverty
 from neuraldbg.explain.evidence.wording import listing, literal, number, percent
 from neuraldbg.explain.finding import Tier, Weighing
@@ -37,6 +38,12 @@ if TYPE_CHECKING:
 GONE = 0.1
 """Share of a gain's first size below which hardly anything passes."""
 HALF = 0.5
+
+
+GROUPS = (
+    '[{"params": [p for p in model.parameters() if p.dim() > 1]}, '
+    '{"params": [p for p in model.parameters() if p.dim() <= 1], "weight_decay": 0.0}]'
+)
 
 
 def judge(case: Case) -> Finding | None:
@@ -76,11 +83,9 @@ def judge(case: Case) -> Finding | None:
         f"weight decay of {number(decay)} on normalisation layers, whose gains have shrunk to {percent(kept)}",
         Remedy(
             "Leave gains and biases out of weight decay.",
-            "decayed = [p for p in model.parameters() if p.dim() > 1]\n"
-            "others = [p for p in model.parameters() if p.dim() <= 1]\n"
-            f'groups = [{{"params": decayed, "weight_decay": {literal(decay)}}},\n'
-            '          {"params": others, "weight_decay": 0}]\n'
-            f"optimizer = torch.optim.{case.optimizer_name}(groups, lr={literal(case.lr)})",
+            f"optimizer = torch.optim.{case.optimizer_name}(\n    {GROUPS}, lr={literal(case.lr)}, "
+            f"weight_decay={literal(decay)}\n)",
+            (arguments(GROUPS),),
         ),
         step=0,
         failure=case.trouble.name or "fading signal",
@@ -90,7 +95,7 @@ def judge(case: Case) -> Finding | None:
 
 CAUSE = Cause(
     module=__name__,
-    title="normalisation layers are decayed",
+    title="Weight decay on normalisation layers",
     tier=Tier.SPECIFIC,
     explains=STALL | UNITS | {"loss_divergence", "activation_scale"},
     judge=judge,

@@ -5,11 +5,11 @@ What it is
     healthy update is about a thousandth of the weights' own size; near a tenth and above, training is a random walk
     or an explosion.
 
-How it shows
+Symptoms
     The loss rises right after the first steps, swings wildly, or becomes NaN; ReLU units die in masses after a
     jump; classifiers settle on a constant guess.
 
-How it is told apart
+Evidence
     The ratio norm(update) / norm(weight) is measured at each step, and the loss after the first updates is compared
     with the one before them. "Lower the learning rate" softens nearly every failure, so this cause is only named
     when no more specific one (gradients never cleared, a summed loss, inputs or targets of wrong scale, a bad
@@ -17,7 +17,7 @@ How it is told apart
     at the level of guessing: then the largest updates of the run stand at that place.
 
 What to do
-    Divide the learning rate by ten, or so that the update ratio comes to about 1e-3; warm up; clip the gradient
+    Divide the learning rate by ten, or so that the update ratio is about 1e-3; warm up; clip the gradient
     norm.
 """
 
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
+from neuraldbg.explain.edits import arguments
 from neuraldbg.explain.evidence import targets
 from neuraldbg.explain.evidence.optimizer_steps import climbs, weigh_blind
 from neuraldbg.explain.evidence.record_readings import LR_MAX, LR_USUAL
@@ -93,9 +94,12 @@ def judge(case: Case) -> Finding | None:
             weigh.against(f"{statement}, which does this at any learning rate", 1.5, value)
     updates = case.scalar("update_ratio").finite()
     over = updates.steps[updates.values > HIGH]
-    size = f", which makes updates as large as {moved(ratio)}" if ratio > USUAL else ""
+    size = f"updates as large as {moved(ratio)}" if ratio > USUAL else ""
+    rate = f"a learning rate of {number(lr)} with {case.optimizer_name}"
+    if not lr > 0:  # an update that the program writes itself
+        rate = "a learning rate that is too high"
     return weigh.conclude(
-        f"a learning rate that is too high: {number(lr)} with {case.optimizer_name}{size}",
+        f"{rate}, which makes {size}" if size else rate,
         _remedy(case, case.first_update_ratio if case.first_update_ratio > USUAL else ratio),
         step=int(over[0]) if len(over) else 0,
         failure=case.trouble.name or "unstable training",
@@ -220,15 +224,16 @@ def _remedy(case: Case, ratio: float) -> Remedy:
     return Remedy(
         f"Lower the learning rate from {number(lr)} to about {suggested}.",
         f"optimizer = torch.optim.{case.optimizer_name}(model.parameters(), lr={suggested}){clip}",
+        (arguments(f"lr={suggested}"),),
     )
 
 
 CAUSE = Cause(
     module=__name__,
-    title="the learning rate is too high",
+    title="Learning rate too high",
     tier=Tier.PALLIATIVE,
     entails=frozenset({"logit_drift"}),
-    explains=BLOW_UP | UNITS | (STALL & {"loss_plateau", "vanishing_gradients"}),
+    explains=BLOW_UP | UNITS | (STALL - {"update_ratio_low"}),
     judge=judge,
     page=__doc__ or "",
 )

@@ -4,16 +4,16 @@ What it is
     Each update changes the weights by a hundred-thousandth of their size or less. The direction is right, but the
     run would need orders of magnitude more steps.
 
-How it shows
+Symptoms
     The loss falls smoothly and very slowly, or seems not to move at all. Nothing is unstable.
 
-How it is told apart
+Evidence
     The ratio norm(update) / norm(weight) stays below 1e-5 while gradients are healthy. If gradients themselves
     vanish with depth, or the loss has already come down and levelled off, the learning rate is not to blame. A
     warm-up that is still rising is no fault.
 
 What to do
-    Multiply the learning rate by ten until the update ratio comes to about 1e-3.
+    Multiply the learning rate by ten until the update ratio is about 1e-3.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import STALL, Cause
+from neuraldbg.explain.edits import arguments
 from neuraldbg.explain.evidence.optimizer_steps import climbs
 from neuraldbg.explain.evidence.record_readings import LR_MAX, LR_MIN, LR_USUAL
 from neuraldbg.explain.evidence.wording import moved, number, rounded
@@ -69,6 +70,7 @@ def judge(case: Case) -> Finding | None:
             f"Raise the learning rate from {number(lr)} to about {suggested}, or step by step until updates are about "
             "1e-3 of the weights.",
             f"optimizer = torch.optim.{case.optimizer_name}(model.parameters(), lr={suggested})",
+            (arguments(f"lr={suggested}"),),
         ),
         step=0,
         failure=case.trouble.name or "slow learning",
@@ -126,7 +128,7 @@ def _weigh_course(case: Case, weigh: Weighing) -> None:
         weigh.against("the training is not in trouble", 2.0)
     rates = case.scalar("lr").finite().values
     if len(rates) > 2 and rates[-1] > 3 * max(rates[0], 1e-300) and rates[-1] >= rates.max():
-        weigh.against("the learning rate is still being warmed up", 2.5, float(rates[-1]), float(rates[0]))
+        weigh.against("the learning rate is still being warmed up", 2.5, float(rates[-1]), 3 * float(rates[0]))
 
 
 def _weigh_gradients(case: Case, weigh: Weighing) -> None:
@@ -149,7 +151,7 @@ def _suggest(lr: float, ratio: float) -> float:
 
 CAUSE = Cause(
     module=__name__,
-    title="the learning rate is too low",
+    title="Learning rate too low",
     tier=Tier.PALLIATIVE,
     entails=frozenset({"rank_collapse"}),
     explains=STALL,

@@ -3,13 +3,13 @@
 What it is
     With momentum m the optimizer remembers about 1/(1 - m) gradients: ten at 0.9, a hundred at 0.99. The weights
     move like a heavy ball. If it is too heavy for the slope, it rolls through the valley and up the other side, for
-    many steps against the gradient, and swings for long before it comes to rest. At 1 and above it never does.
+    many steps against the gradient, and swings for long before it settles. At 1 and above it never does.
 
-How it shows
+Symptoms
     The loss goes down and up in waves of tens of steps, or rises after a good beginning and never settles. Each step
     also becomes up to 1/(1 - m) times as large as the learning rate says, so that a usual rate can break the run.
 
-How it is told apart
+Evidence
     The cosine between the update and the negative gradient is measured every few steps. Below zero the weights move
     uphill, carried by momentum. With a learning rate that is too high updates follow the gradient and change sign at
     every step; noise makes no waves. Momentum of 0.99 in a training that goes well is no fault.
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
+from neuraldbg.explain.edits import arguments
 from neuraldbg.explain.evidence.optimizer_steps import betas, climbs, momentum, setting, uphill, weight_rows
 from neuraldbg.explain.evidence.record_readings import LR_MAX, LR_USUAL
 from neuraldbg.explain.evidence.wording import literal, number, percent, rounded
@@ -89,6 +90,7 @@ def judge(case: Case) -> Finding | None:
         Remedy(
             f"Lower {'momentum' if plain else 'the first beta'} from {number(heavy)} to 0.9.",
             f"optimizer = torch.optim.{case.optimizer_name}(model.parameters(), lr={lr}, {setting_})",
+            (arguments(f"lr={lr}, {setting_}"),),
         ),
         step=0,
         failure=case.trouble.name or "oscillation",
@@ -138,7 +140,7 @@ def period(case: Case) -> float:
 
 CAUSE = Cause(
     module=__name__,
-    title="the momentum is too high",
+    title="Momentum too high",
     tier=Tier.SPECIFIC,
     explains=BLOW_UP | UNITS | STALL,
     judge=judge,

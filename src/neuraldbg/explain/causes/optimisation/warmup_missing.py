@@ -5,15 +5,15 @@ What it is
     with attention or of great depth are most sensitive just then. The usual practice is to let the learning rate rise
     from zero over some hundred steps.
 
-How it shows
+Symptoms
     The loss shoots up, or sticks, within the first steps, at a learning rate with which the same model trains well
     once it is warmed up. Later the updates are much smaller, and harmless.
 
-How it is told apart
+Evidence
     It is named where the trouble begins in the first steps, the optimizer is adaptive, the model has attention or is
     deep, the learning rate is in the usual range and does not rise, and the first updates are far larger, measured by
-    the weights, than those that follow. A lower learning rate would help as well: without the experiment the two
-    cannot be told apart, so lr_too_high is given as its equal.
+    the weights, than those that follow. A lower learning rate would help as well: as long as it was not tried the two
+    cannot be distinguished, so lr_too_high is given as its equal.
 
 What to do
     Let the learning rate rise over the first steps, and clip the gradient norm.
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
+from neuraldbg.explain.edits import after
 from neuraldbg.explain.evidence.optimizer_steps import DEEP, POOR, attentive, poor
 from neuraldbg.explain.evidence.record_readings import LR_MAX
 from neuraldbg.explain.evidence.wording import literal, moved, number, plural
@@ -66,12 +67,13 @@ def judge(case: Case) -> Finding | None:
     weigh.speaks(f"the first updates were {moved(early)}", 1.0 if early < 5 * LARGE else 1.7, early, LARGE)
     _weigh_course(case, weigh, early)
     steps = max(100, min(1000, (case.run.steps or 1000) // 10))
+    warmup = f"warm_up = torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=1e-3, total_iters={steps})"
     return weigh.conclude(
         f"a missing warm-up: {case.optimizer_name} begins at {number(case.lr)}, with first updates of {moved(early)}",
         Remedy(
             f"Let the learning rate rise to {number(case.lr)} over the first {steps} steps.",
-            f"warmup = torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=1e-3, total_iters={steps})\n"
-            f"# after each optimizer.step(): warmup.step()   (the peak stays lr={literal(case.lr)})",
+            f"{warmup}\n# after each optimizer.step(): warm_up.step()   (the peak stays lr={literal(case.lr)})",
+            (after("optimizer", warmup), after("step", "warm_up.step()")),
         ),
         step=0,
         failure=case.trouble.name or "unstable start",
@@ -103,7 +105,7 @@ def _weigh_course(case: Case, weigh: Weighing, early: float) -> None:
     elif case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.0)
     else:
-        weigh.speaks(f"after {len(case.loss)} steps the loss of {case.loss.ending} is still no better than what "
+        weigh.speaks(f"after {case.steps_taken} steps the loss of {case.loss.ending} is still no better than what "
                      "the frequencies of the classes alone give", 1.0, poor(case), POOR)  # fmt: skip
     if case.sound_init is False:
         weigh.against("the weights began at an unusual scale", 1.5)
@@ -111,9 +113,9 @@ def _weigh_course(case: Case, weigh: Weighing, early: float) -> None:
 
 CAUSE = Cause(
     module=__name__,
-    title="the learning rate is not warmed up",
+    title="Learning rate without warmup",
     tier=Tier.STATISTICAL,
-    explains=BLOW_UP | UNITS | (STALL & {"loss_plateau", "vanishing_gradients"}),
+    explains=BLOW_UP | UNITS | (STALL - {"update_ratio_low"}),
     judge=judge,
     page=__doc__ or "",
 )

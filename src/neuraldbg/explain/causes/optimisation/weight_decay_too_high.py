@@ -4,11 +4,11 @@ What it is
     Weight decay shrinks every weight a little at each step. Where that step is larger than the gradient's, the
     weights shrink until nothing of what they learnt is left, whatever the data say.
 
-How it shows
-    The loss falls a little, or not at all, and comes to rest at the level of a constant guess. The weights of all
+Symptoms
+    The loss falls a little, or not at all, and settles at the level of a constant guess. The weights of all
     layers become smaller and smaller, activations and gradients fade with them.
 
-How it is told apart
+Evidence
     For each weight the step of the decay (decay times weight, times the learning rate where it is decoupled as in
     AdamW) is compared with the step of the gradient, and the size of the weight over the run is known. A learning
     rate that is too low leaves the weights where they are; vanishing gradients do so too. Decay that a training
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause
+from neuraldbg.explain.edits import arguments
 from neuraldbg.explain.evidence.optimizer_steps import POOR, decoupled, poor, setting, shrinking, weigh_trouble
 from neuraldbg.explain.evidence.wording import literal, number, percent, rounded
 from neuraldbg.explain.finding import Tier, Weighing
@@ -77,6 +78,7 @@ def judge(case: Case) -> Finding | None:
             f"Lower weight_decay from {number(decay)} to about {value}.",
             f"optimizer = torch.optim.{case.optimizer_name}(model.parameters(), "
             f"lr={literal(lr)}, weight_decay={value})",
+            (arguments(f"weight_decay={value}"),),
         ),
         step=0,
         failure=case.trouble.name or "shrinking weights",
@@ -113,7 +115,7 @@ def _weigh_custom(weigh: Weighing, decay: float, apart: bool, optimizer: str) ->
 
 CAUSE = Cause(
     module=__name__,
-    title="the weight decay is too high",
+    title="Weight decay too high",
     tier=Tier.SPECIFIC,
     explains=STALL | UNITS | {"loss_divergence", "activation_scale"},
     judge=judge,

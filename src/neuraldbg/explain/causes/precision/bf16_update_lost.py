@@ -6,11 +6,11 @@ What it is
     rate are smaller, and most weights stay bit for bit what they were. (float16 weights ignore what is below a 2000th
     to a 4000th.)
 
-How it shows
+Symptoms
     The loss stands still or falls far too slowly, though gradients and learning rate are fine. Raising the learning
     rate seems to help, until it is too high.
 
-How it is told apart
+Evidence
     The share of the weights' elements that a step leaves bitwise unchanged is counted, where their gradient is not
     zero. A training with float32 weights and bfloat16 autocast does not have the problem, nor one that keeps a float32
     copy of the weights for the optimizer. A learning rate that is too low moves float32 weights, a little. Of a run
@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import STALL, Cause
+from neuraldbg.explain.edits import device_of
 from neuraldbg.explain.evidence.wording import literal, number, percent
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
@@ -85,7 +86,7 @@ def judge(case: Case) -> Finding | None:
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.5)
     elif learns:
-        weigh.against("the loss falls all the same, if slower than it could", 1.0)
+        weigh.against("the loss falls anyway, but slower than it could", 1.0)
     else:
         weigh.against("the training is not in trouble", 2.0 if not case.learned else 3.0)
     return weigh.conclude(
@@ -94,7 +95,7 @@ def judge(case: Case) -> Finding | None:
         Remedy(
             "Keep the weights in float32 and compute in bfloat16 with autocast.",
             f"model.float()\noptimizer = torch.optim.{case.optimizer_name}(model.parameters(), lr={literal(case.lr)})\n"
-            'with torch.autocast("cuda", dtype=torch.bfloat16):\n    loss = loss_fn(model(x), y)',
+            f'with torch.autocast("{device_of(case)}", dtype=torch.bfloat16):\n    loss = loss_fn(model(x), y)',
         ),
         step=0,
         failure=case.trouble.name or "lost updates",
@@ -172,9 +173,10 @@ def _wanted(case: Case, row: int) -> float:
 
 CAUSE = Cause(
     module=__name__,
-    title="updates are rounded away in low-precision weights",
+    title="Updates rounded away in low precision",
     tier=Tier.SPECIFIC,
     explains=STALL,
     judge=judge,
     page=__doc__ or "",
+    place="step",
 )

@@ -4,11 +4,11 @@ What it is
     The largest number that float16 can hold is 65504. An activation, an attention score or a gradient beyond it
     becomes infinite, and the next operation makes NaN of it.
 
-How it shows
+Symptoms
     NaN in mixed-precision training at a layer with large values, while the same training in float32 or bfloat16 is
     fine. With a gradient scaler, steps are skipped again and again and the scale falls towards zero.
 
-How it is told apart
+Evidence
     The number format of each place is recorded. It is the cause when a float16 place comes near the limit before,
     or at, the first infinity. A few skipped steps at the beginning are the gradient scaler finding its scale, and
     no fault.
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import NONFINITE, Cause
+from neuraldbg.explain.edits import device_of
 from neuraldbg.explain.evidence.inputs import outgrown, place
 from neuraldbg.explain.evidence.simpler_causes import simpler_reasons
 from neuraldbg.explain.evidence.wording import number
@@ -78,8 +79,8 @@ def judge(case: Case) -> Finding | None:
         f"values that outgrow half precision: {near.label} reached {number(peak)} in float16, whose limit is 65504",
         Remedy(
             "Use bfloat16, which has the range of float32, or keep this layer in float32.",
-            'with torch.autocast("cuda", dtype=torch.bfloat16):\n    ...\n# or, around the layer only:\n'
-            'with torch.autocast("cuda", enabled=False):\n    y = layer(x.float())',
+            f'with torch.autocast("{device_of(case)}", dtype=torch.bfloat16):\n    ...\n# or, around the layer only:\n'
+            f'with torch.autocast("{device_of(case)}", enabled=False):\n    y = layer(x.float())',
         ),
         layer=layer,
         step=origin.step,
@@ -142,7 +143,7 @@ def _half(site: Site) -> bool:
 
 CAUSE = Cause(
     module=__name__,
-    title="values outgrow float16",
+    title="Values too large for float16",
     tier=Tier.SPECIFIC,
     explains=NONFINITE | {"gradient_spike", "exploding_gradients", "loss_spike"},
     judge=judge,

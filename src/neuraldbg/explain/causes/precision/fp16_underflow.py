@@ -4,15 +4,15 @@ What it is
     float16 knows no number between 0 and 6e-8, and is coarse below 6e-5. Gradients of deep networks, or of losses that
     are averaged over many elements, are often smaller. Without loss scaling they become exactly zero on the way back.
 
-How it shows
+Symptoms
     The loss falls slowly or not at all, first of all the early layers stand still. The same training in float32 or
     bfloat16 is fine.
 
-How it is told apart
-    The share of exact zeros in the gradients of float16 places is counted, and the size of what is left: remainders
-    near the smallest numbers of float16 show that the zeros beside them were flushed. Zeros behind a ReLU or in an
-    embedding stand beside gradients of usual size. With a gradient scaler at work it is something else. In a model that
-    learns, one part can be without gradients: its term of the loss is so small that float16 cannot hold them.
+Evidence
+    The share of exact zeros in the gradients of float16 places is counted, and the size of the rest: values
+    near the smallest numbers of float16 show that the zeros next to them were flushed. Zeros behind a ReLU or in an
+    embedding occur together with gradients of usual size. With a gradient scaler in use it is another fault. In a model
+    that learns, one part can be without gradients: its term of the loss is so small that float16 cannot hold them.
 
 What to do
     Use a gradient scaler with float16, or bfloat16, which needs none.
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import STALL, Cause
+from neuraldbg.explain.edits import device_of
 from neuraldbg.explain.evidence.loss_curve import WORTH
 from neuraldbg.explain.evidence.wording import listing, number, percent
 from neuraldbg.explain.finding import Tier, Weighing
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 LEAST = 5.96e-8
 """The smallest float16 above 0 (IEEE 754 binary16): 2**-24."""
 COARSE = 1e-5
-"""Size of the remaining gradients below which the zeros beside them were flushed: a sixth of the smallest normal
+"""Size of the remaining gradients below which the zeros next to them were flushed: a sixth of the smallest normal
 number, 6.1e-5."""
 FLUSHED = 0.5
 """Share of zeros from which a gradient is lost."""
@@ -73,7 +74,7 @@ def judge(case: Case) -> Finding | None:
     weigh = Weighing()
     share, size = float(np.median([v[0] for v in lost.values()])), float(np.median([v[1] for v in tiny] or [0.0]))
     weigh.speaks(
-        f"{percent(share)} of the float16 gradients of {listing(lost)} are exactly 0, and what is left is about "
+        f"{percent(share)} of the float16 gradients of {listing(lost)} are exactly 0, and the rest is about "
         f"{number(size)}; the smallest float16 is {number(LEAST)}", 3.5 if share > 0.8 else 2.5, share, FLUSHED,
     )  # fmt: skip
     if minute:
@@ -95,7 +96,8 @@ def judge(case: Case) -> Finding | None:
         f"gradients that underflow in float16: {percent(share)} of them are exactly 0, without a gradient scaler",
         Remedy(
             "Scale the loss with torch.amp.GradScaler, or use bfloat16.",
-            'scaler = torch.amp.GradScaler("cuda")\nscaler.scale(loss).backward()\nscaler.step(optimizer)\n'
+            f'scaler = torch.amp.GradScaler("{device_of(case)}")  # once, before the loop\n'
+            "scaler.scale(loss).backward()\nscaler.step(optimizer)\n"
             "scaler.update()",
         ),
         layer=guilty,
@@ -132,7 +134,8 @@ def _one_part(case: Case) -> Finding | None:
     return weigh.conclude(
         f"gradients that underflow in float16: those of {listing(layers)} are exactly 0, without a gradient scaler",
         Remedy("Scale the loss with torch.amp.GradScaler, use bfloat16, or give that term of the loss more weight.",
-               'scaler = torch.amp.GradScaler("cuda")\nscaler.scale(loss).backward()\nscaler.step(optimizer)\n'
+               f'scaler = torch.amp.GradScaler("{device_of(case)}")  # once, before the loop\n'
+            "scaler.scale(loss).backward()\nscaler.step(optimizer)\n"
                "scaler.update()"),
         layer=layers[0],
         step=0,
@@ -153,7 +156,7 @@ def _flushed(case: Case, row: int) -> tuple[float, float] | None:
 
 CAUSE = Cause(
     module=__name__,
-    title="gradients underflow in float16",
+    title="Gradients too small for float16",
     tier=Tier.SPECIFIC,
     explains=STALL,
     judge=judge,

@@ -7,11 +7,11 @@ What it is
     instead steps with gradients that are thousands of times too large; differentiating the loss and not its scaled
     version, with gradients that many times too small.
 
-How it shows
+Symptoms
     SGD diverges at once or does not move; Adam hides both, but gradients that overflowed are stepped with as well. Some
     mistakes are refused by the scaler itself with an error.
 
-How it is told apart
+Evidence
     It is seen which loss is scaled, whether it is the one that is differentiated, and whether the optimizer is stepped
     by the scaler. Skipped steps now and then are how a scaler finds its scale, and no fault.
 
@@ -84,7 +84,7 @@ def _twice(case: Case) -> Finding | None:
                 "after scaler.step() the optimizer is stepped once more with the same gradients, also where the scaler "
                 "had skipped the step since they overflowed", 5.5, alone[0],
             )  # fmt: skip
-            return _conclude(case, weigh, "optimizer.step() beside scaler.step(): each step is taken twice", 0)
+            return _conclude(case, weigh, "optimizer.step() in addition to scaler.step(): each step is taken twice", 0)
     return None
 
 
@@ -95,15 +95,15 @@ def _counts(case: Case, fact: ScalerFact) -> Finding | None:
     weigh = Weighing()
     if fact.direct >= TIMES and fact.direct >= ALWAYS * seen and scale > 1:
         weigh.speaks(
-            f"{plural(fact.direct, 'step')} of the optimizer were taken by itself, with gradients {number(scale)} "
-            "times too large, and none by the scaler",
+            f"{plural(fact.direct, 'step')} of the optimizer{case.counted} were taken by itself, with gradients "
+            f"{number(scale)} times too large, and none by the scaler",
             6.0, fact.direct, TIMES,
         )  # fmt: skip
         sentence = f"steps past the gradient scaler: gradients still carry its scale of {number(scale)}"
         return _conclude(case, weigh, sentence, step)
     if fact.discarded >= TIMES and not fact.used and fact.steps:
         weigh.speaks(
-            f"in {fact.discarded} backward passes the loss was scaled and its unscaled "
+            f"in {fact.discarded} backward passes{case.counted} the loss was scaled and its unscaled "
             "version differentiated; scaler.step() then divides the gradients by the scale",
             6.5, fact.discarded, TIMES,
         )  # fmt: skip
@@ -131,7 +131,7 @@ def _conclude(case: Case, weigh: Weighing, sentence: str, step: int) -> Finding:
 
 CAUSE = Cause(
     module=__name__,
-    title="a gradient scaler used wrongly",
+    title="Gradient scaler used wrongly",
     tier=Tier.CERTAIN,
     explains=BLOW_UP | STALL,
     judge=judge,

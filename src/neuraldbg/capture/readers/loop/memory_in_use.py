@@ -1,0 +1,59 @@
+"""The reader of the memory in use at the end of a full step: resident memory of the process, allocated of the device.
+
+``/proc/self/statm`` is opened at each reading: a descriptor that is kept may be closed by the program, and its number
+given to a file of the program. Elsewhere than on Linux resident memory is not read. The device's number is that of
+torch's caching allocator; no device is initialised or waited for.
+"""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from neuraldbg.capture.readers.reader import Reader
+
+_STATM = "/proc/self/statm"
+_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0
+_DEVICES = 16
+"""Devices that are read at most."""
+
+
+def resident_bytes() -> int | None:
+    """Return the bytes of memory that the process has resident; None if the system does not tell them in a file."""
+    try:
+        file = os.open(_STATM, os.O_RDONLY | os.O_CLOEXEC)
+    except (OSError, AttributeError):
+        return None
+    try:
+        return int(os.read(file, 64).split(maxsplit=2)[1]) * _PAGE
+    except (OSError, IndexError, ValueError):
+        return None
+    finally:
+        os.close(file)
+
+
+def device_bytes() -> int | None:
+    """Return the bytes that torch has allocated for tensors on all CUDA devices; None if CUDA is not in use."""
+    if not torch.cuda.is_initialized():
+        return None
+    # ``memory_allocated`` flattens two hundred numbers into a dictionary for one of them.
+    told = getattr(torch._C, "_cuda_memoryStats", None)  # noqa: SLF001 (no public name is as fast)
+    devices = range(min(torch.cuda.device_count(), _DEVICES))
+    if told is None:
+        return sum(torch.cuda.memory_allocated(device) for device in devices)
+    return sum(int(told(device)["allocated_bytes"]["all"]["current"]) for device in devices)
+
+
+class MemoryInUse(Reader):
+    """Records ``resident`` and ``device_memory`` of each full step."""
+
+    def step_closes(self) -> None:
+        """Record the memory in use."""
+        for name, read in (("resident", resident_bytes), ("device_memory", device_bytes)):
+            found = read()
+            if found is not None:
+                self.scene.scalars[name] = float(found)
+
+
+READER = MemoryInUse

@@ -1,0 +1,56 @@
+"""The FOOTPRINT fact: the memory of a step, and of each layer, by what it holds."""
+
+from typing import ClassVar
+
+from neuraldbg.nouns.facts.kinds import Count
+from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
+
+
+@frozen
+class LayerFootprint:
+    """Bytes of one layer, without the layers inside of it, but for its peak."""
+
+    layer: str
+    """The path of the layer."""
+    parameters: Count = 0
+    """Bytes of its parameters and buffers; shared ones count at the first layer that has them."""
+    gradients: Count = 0
+    """Bytes of the gradients of its parameters, before the optimizer's step."""
+    optimizer: Count = 0
+    """Bytes that the optimizer keeps for its parameters."""
+    activations: Count | None = None
+    """Bytes of its outputs in a step, each storage once; None if no step was recorded."""
+    peak: Count | None = None
+    """The most bytes of tensors that were alive at one time while it or a layer inside of it ran forward."""
+    backward_peak: Count | None = None
+    """The most bytes of tensors that were alive at one time during the backward pass of its operations."""
+
+
+@frozen
+class FootprintFact(Known):
+    """The memory of one measured step."""
+
+    KEY: ClassVar = "footprint"
+
+    step: Count
+    """The measured step."""
+    method: str
+    """The way of measuring, in words: "tensors of the step" on the CPU, "CUDA allocator" on a device."""
+    peak: Count | None = None
+    """The most bytes of tensors that were alive at one time in the step."""
+    peak_at: str = ""
+    """The moment of the peak, in words: "backward of 'encoder.2'"."""
+    parameters: Count = 0
+    """Bytes of all parameters and buffers."""
+    gradients: Count = 0
+    """Bytes of all gradients."""
+    optimizer: Count = 0
+    """Bytes of the state of all optimizers."""
+    activations: Count | None = None
+    """Bytes of what was alive at the end of the forward pass beside parameters, gradients and optimizer state; None if
+    no step was recorded."""
+    device_total: Count | None = None
+    """Bytes of memory of the device, or of the machine; None if unknown."""
+    layers: tuple[LayerFootprint, ...] = ()
+    """The layers in the order of their first call."""

@@ -1,0 +1,57 @@
+"""The GROWTH fact: tensors that live on from step to step, and how much memory they take."""
+
+from typing import ClassVar
+
+from neuraldbg.nouns.facts.kinds import Count, SourceLine
+from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
+
+
+@frozen
+class Survivors:
+    """Tensors of one kind whose number grows from step to step."""
+
+    type: str
+    """What they are: "Tensor with its graph", "Tensor", "Parameter", ..."""
+    shape: tuple[Count, ...]
+    """Their shape; that of the largest if shapes differ."""
+    dtype: str
+    """Their dtype, as "float32"."""
+    per_step: float
+    """How many are added in a step, over the counted steps."""
+    bytes_per_step: float
+    """Bytes that are added in a step, with the tensors that their graphs keep alive."""
+    operations_per_step: float = 0.0
+    """Operations of autograd graphs that are kept alive in a step more, over the counted steps."""
+    alive: Count
+    """How many were alive at the last count."""
+    with_graph: bool = False
+    """True if they have a graph, which keeps all tensors of its forward pass alive."""
+    made: SourceLine | None = None
+    """The line of the program that made them; None if it is not known."""
+    kept: SourceLine | None = None
+    """The line of the program that keeps them; None if it is not known."""
+    mended: str = ""
+    """The line that keeps them as it would keep no graph, ``total_loss += loss.item()``; empty if it is not known."""
+    holder: str = ""
+    """The object that keeps them, as code: "history", "self.losses", "total_loss"; empty if it is not known."""
+
+
+@frozen
+class GrowthFact(Known):
+    """Memory that does not come back."""
+
+    KEY: ClassVar = "growth"
+
+    first: Count
+    """The step of the first count."""
+    last: Count
+    """The step of the last count."""
+    counts: Count = 0
+    """How often tensors were counted; 0 if only the memory of process and device was read."""
+    resident_per_step: float | None = None
+    """Bytes by which the resident memory of the process grew in a step, as the slope of its lowest values."""
+    device_per_step: float | None = None
+    """Bytes by which the allocated memory of the device grew in a step."""
+    survivors: tuple[Survivors, ...] = ()
+    """Tensors whose number grows, most bytes first; empty if no tensor's does."""

@@ -1,0 +1,166 @@
+"""The TIMING fact: time and work of a step and of each layer, measured in a few sampled steps."""
+
+from typing import ClassVar
+
+from neuraldbg.nouns.facts.kinds import Count
+from neuraldbg.nouns.facts.known import Known
+from neuraldbg.nouns.frozen import frozen
+
+MUCH_SLOWER = 1.5
+"""Ratio of a sampled step to others from which it is said: below it no share changes by more than a third."""
+DOUBTFUL = 3.0
+"""Ratio from which on most of a sampled step is not what an ordinary one does, and its shares are not told."""
+
+
+@frozen
+class LayerTiming:
+    """Time and work of one layer in a typical sampled step: sums over the calls of the step."""
+
+    layer: str
+    """The path of the layer; empty for a whole model without a name."""
+    calls: Count
+    """Forward passes of the layer in a step."""
+    forward_s: float
+    """Seconds of its forward passes, with the layers inside of it."""
+    own_forward_s: float
+    """Seconds of its forward passes, without the layers inside of it."""
+    backward_s: float | None = None
+    """Seconds of the backward pass of its operations, with the layers inside of it; None if there was none."""
+    own_backward_s: float | None = None
+    """The same without the layers inside of it."""
+    flops: float | None = None
+    """Floating-point operations of its forward passes in a step, with the layers inside of it; None if not counted."""
+    backward_flops: float | None = None
+    """Floating-point operations of its backward pass in a step."""
+    inputs: tuple[str, ...] = ()
+    """Its input tensors in the last sampled call: "float32[32, 64]"."""
+    outputs: tuple[str, ...] = ()
+    """Its output tensors in the last sampled call."""
+
+
+@frozen
+class TimingFact(Known):
+    """The parts of a typical step by time, and its layers, over the sampled steps so far: ``step_s`` is their sum.
+
+    A step is the time from the end of a step of the first optimizer to the end of its next. Time that this tool took is
+    left out.
+    """
+
+    KEY: ClassVar = "timing"
+
+    steps: Count
+    """Sampled steps."""
+    first: Count
+    """The first sampled step."""
+    last: Count
+    """The last sampled step."""
+    clock: str
+    """The clock of the layers: "cpu", or "cuda" for events on the device's own stream."""
+    step_s: float
+    """Seconds of a typical sampled step."""
+    data_s: float | None = None
+    """Seconds of a step in which the program waited for its data loader; None if it has none that was seen."""
+    forward_s: float | None = None
+    """Seconds of a step in forward passes of the watched models."""
+    backward_s: float | None = None
+    """Seconds of a step in backward passes."""
+    optimizer_s: float | None = None
+    """Seconds of a step in steps of optimizers."""
+    evaluation_s: float | None = None
+    """Seconds of a step in forward passes without gradients."""
+    other_s: float | None = None
+    """The rest of the step: losses, transfers, logging, code of the program."""
+    usual_s: float | None = None
+    """Median seconds of the steps that were not sampled; None if there were none."""
+    flops: float | None = None
+    """Floating-point operations of a step, forward and backward; None if not counted."""
+    machine_flops: float | None = None
+    """Floating-point operations per second of a matrix product on this device, as measured; None if not measured."""
+    machine: str = ""
+    """The device, and the dtype and size of that product, in words."""
+    workers: Count | None = None
+    """``num_workers`` of the data loader; None if none was seen."""
+    cores: Count | None = None
+    """Processor cores that the process may use."""
+    threads: Count | None = None
+    """Threads of torch within one operation."""
+    layers: tuple[LayerTiming, ...] = ()
+    """The layers in the order of their first call."""
+    uncounted: tuple[str, ...] = ()
+    """Operators whose floating-point operations are not known, and not in ``flops``."""
+    backward_split: bool = True
+    """False if some backward pass could not be split by layers."""
+    trace: str = ""
+    """The file of the window of ``torch.profiler`` beside the run file; empty if none was asked for."""
+
+    @property
+    def ordinary_s(self) -> float:
+        """Seconds of an ordinary step: the median of those that were not sampled, else of a typical sampled one.
+
+        >>> run.profile().timing.ordinary_s > 0
+        True
+        """
+        return self.usual_s or self.step_s
+
+    @property
+    def slowed(self) -> float:
+        """Ratio of a typical sampled step to an ordinary one; 1 if no other was timed.
+
+        >>> run.profile().timing.slowed > 0
+        True
+        """
+        return self.step_s / self.ordinary_s if self.ordinary_s > 0 else 1.0
+
+    @property
+    def doubtful(self) -> bool:
+        """True if the sampled steps say little of an ordinary one: there is one only, or they took several times as
+        long. Then shares of the parts of a step, and bottlenecks of time, are not told.
+
+        >>> run.profile().timing.doubtful in (True, False)
+        True
+        """
+        return self.steps < 2 or self.slowed >= DOUBTFUL
+
+    def caution(self) -> str:
+        """Return the sentence that comes before all others if the sampled steps are no ordinary ones; else "".
+
+        >>> timing = run.profile().timing
+        >>> bool(timing.caution()) == (timing.steps < 2 or timing.slowed >= 1.5)
+        True
+        """
+        said = []
+        if self.steps < 2:
+            said.append("only one step was sampled")
+        if self.slowed >= MUCH_SLOWER:
+            said.append(f"a sampled step took {self.slowed:.1f} times as long as others")
+        if not said:
+            return ""
+        text = " and ".join(said)
+        text = text[0].upper() + text[1:]
+        if not self.doubtful:
+            return f"{text}: shares of the smallest layers are too large."
+        more = "record more of them with neuraldbg run --profile, or NeuralDbg(model, profile=True)"
+        if self.machine_flops is not None:  # it was asked for
+            more = "record a longer run, or look at a trace of single steps (--trace 20:25)"
+        return f"{text}: the shares of its parts and bottlenecks of time are not told; {more}."
+
+    def own_flops(self) -> dict[str, float]:
+        """Return the operations of each layer, forward and backward, without those of the layers inside of it, by path.
+        Empty if none were counted, as without ``profile=True``.
+
+        >>> run.profile().timing.own_flops()
+        {}
+        """
+        whole = {one.layer: (one.flops or 0.0) + (one.backward_flops or 0.0) for one in self.layers}
+        own = dict(whole)
+        for path, flops in whole.items():
+            around = next((above for above in _around(path) if above in whole), None)
+            if around is not None:
+                own[around] -= flops
+        return {path: max(flops, 0.0) for path, flops in own.items()} if any(whole.values()) else {}
+
+
+def _around(path: str) -> list[str]:
+    """Return the paths of the modules around one, the nearest first; the last is that of the whole model."""
+    parts = path.split(".")
+    return [".".join(parts[:end]) for end in range(len(parts) - 1, 0, -1)] + [""] * bool(path)

@@ -1,0 +1,376 @@
+"""The hooks of one session: connects the user's hooks with the moments of its training, and does their actions."""
+
+from __future__ import annotations
+
+import fnmatch
+import logging
+import re
+import threading
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.capture.layers.layer_moments import LayerMoments
+from neuraldbg.capture.statistics import whole_tensors
+from neuraldbg.control.alert_rules import met
+from neuraldbg.control.condition import Condition
+from neuraldbg.control.hook_moments import OF_LAYERS, Context, HookResult
+from neuraldbg.control.hooks import RECORDED_BYTES
+from neuraldbg.control.registered_hooks import follow_registered, registered
+from neuraldbg.errors import ConfigError, TrainingHalted, UnknownLayer
+from neuraldbg.layer_alias import alias, resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from neuraldbg.capture import Capture
+    from neuraldbg.control import UserCalls
+    from neuraldbg.control.hook_moments import Moment
+    from neuraldbg.control.hook_triggers import HookAction
+    from neuraldbg.control.hooks import Hook
+    from neuraldbg.nouns import Event, Layout, Step
+
+_LOG = logging.getLogger("neuraldbg")
+_CONTAINERS = frozenset({"Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict"})
+"""Types of layers that a hook without patterns leaves out: their output is that of their last layer."""
+
+
+class SessionHooks:
+    """Runs hooks at the moments of a session's training.
+
+    ``halt`` stops the training for a reason, and raises; ``folder`` returns the folder of the run, None in memory;
+    ``layout`` returns the layers that are known; ``calls`` reports what functions of the user raise.
+    """
+
+    def __init__(
+        self,
+        capture: Capture,
+        halt: Callable[..., None],
+        folder: Callable[[], Path | None],
+        layout: Callable[[], Layout],
+        calls: UserCalls,
+    ) -> None:
+        self._capture, self.halt, self._folder, self._layout, self._calls = capture, halt, folder, layout, calls
+        self.hooks: list[Hook] = []
+        self._moments = LayerMoments(self._tell)
+        self._scalars: Mapping[str, float] = {}
+        self._newest = -1
+        self._matched: dict[tuple[int, str], bool] = {}
+        self._known: Layout | None = None
+        self._met: set[int] = set()
+        """Identities of the hooks of which a layer was called."""
+        self._numbers: dict[tuple[str, str], int] = {}
+        """Number of calls of each layer in the step ``_counted``, by moment and path."""
+        self._counted = -1
+        self._pruned = 0
+        """Number of the hooks that were over when ``_prune`` last removed anything."""
+        self._running = threading.local()
+        self._started = self._each_step = False
+        self._usual_batch = capture.delivery.batch
+        self._changing = threading.RLock()
+        """Held while hooks are added or dropped: a dashboard does so in a thread of its own."""
+        self.pause: Callable[[Context, str], HookResult | None]
+        """Stops in the debugger, on behalf of the hook with a name."""
+        self.alert: Callable[..., None]
+        """Tells an alert: rule, severity and text, then by name ``step``, ``layer`` and ``value``."""
+        capture.hooks.on_layer.append(self._attach)
+
+    def start(self) -> None:
+        """Add the hooks that are registered for all sessions, before the first layer is attached."""
+        self._started = True
+        for hook in registered():
+            self.add(hook)
+        follow_registered(self)
+        self._connect()
+
+    def stop(self) -> None:
+        """Remove all hooks from the model, and report those that no layer was found for."""
+        self._started = False
+        self._moments.detach()
+        for hook in self.hooks:
+            if hook.enabled and hook.of_layers and id(hook) not in self._met and self._capture.steps:
+                _LOG.warning("the hook '%s' never ran: %s", hook.name, self._reason(hook))
+
+    def add(self, hook: Hook) -> None:
+        """Run a hook from now on. Raises ConfigError if it saves files and the run has no folder."""
+        if hook in self.hooks:
+            return
+        if self._folder() is None and any(action.name == "save_snapshot" for action in hook.actions):
+            message = (
+                f"the hook {hook.name!r} saves files, and this run has no folder: NeuralDbg(model, out='runs/mine')"
+            )
+            raise ConfigError(message)
+        with self._changing:
+            self.hooks.append(hook)
+            if self._started:
+                self._connect()
+
+    def drop(self, hooks: Sequence[Hook]) -> None:
+        """Take hooks away; without one the training costs what it did before."""
+        with self._changing:
+            self.hooks = [hook for hook in self.hooks if hook not in hooks]
+            self._moments.keep(self._of_layers())
+            self._pace()
+
+    def watch_steps(self) -> None:
+        """Be ready for hooks before a step that another thread adds later."""
+        self._moments.watch_steps()
+
+    def see_each_step(self) -> None:
+        """Deliver each step as soon as it is over, also without a hook: something must stop at its step."""
+        self._each_step = True
+        self._pace()
+
+    def _pace(self) -> None:
+        self._capture.delivery.batch = 1 if self.hooks or self._each_step else self._usual_batch
+
+    def check(self, hook: Hook) -> None:
+        """Raise UnknownLayer if a pattern fits none of the layers that are known, and some are."""
+        for error in self._unknown(hook):
+            raise error
+
+    def _unknown(self, hook: Hook) -> Iterator[UnknownLayer]:
+        """Yield an error, with the nearest names, for each pattern that fits no layer; none before layers are known."""
+        layout = self._layout()
+        for pattern in hook.patterns if layout.layers else ():
+            if not any(_fits(layout, pattern, layer.path) for layer in layout.layers):
+                try:
+                    resolve(layout, pattern)
+                except UnknownLayer as error:
+                    yield error
+
+    def stepped(self, step: Step) -> None:
+        """Run the hooks of a step that has ended."""
+        self._scalars, self._newest = step.scalars, step.index
+        if not self.hooks:
+            return
+        self._prune()
+        if step.index == 0:
+            self._report_unknown()
+        for hook in self.hooks:
+            if hook.moment == "after_step" or (hook.moment == "on_loss" and step.loss is not None):
+                self._run(hook, hook.moment, step.index)
+
+    def _report_unknown(self) -> None:
+        """Report patterns of layers that are not there, once the model was called."""
+        for hook in self.hooks:
+            unknown = list(self._unknown(hook))
+            for error in unknown:
+                _LOG.warning("the hook '%s': %s It is not waited for.", hook.name, error)
+            if unknown and len(unknown) == len(hook.patterns):
+                self._met.add(id(hook))  # all is said of it
+
+    def began(self, event: Event) -> None:
+        """Run the hooks of an event that has begun."""
+        for hook in self.hooks:
+            if hook.moment == "on_event":
+                self._run(hook, "on_event", event.first_step, event=event)
+
+    @property
+    def scalars(self) -> Mapping[str, float]:
+        """The scalars of the step that ended last, by name."""
+        return self._scalars
+
+    @property
+    def newest_loss(self) -> tuple[int, float | None]:
+        """Number and loss of the step that was delivered last; the loss is None if none was read."""
+        return self._newest, self._scalars.get("loss")
+
+    # -- connection with the training ---------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        """Set what the hooks need: on layers that are attached already, and for steps."""
+        if any(hook.moment == "before_step" and not hook.over for hook in self.hooks):
+            self._moments.watch_steps()
+        self._pace()  # a hook sees the numbers of the step before
+        for path, module in list(self._capture.hooks.modules.items()):
+            self._attach(path, module)
+
+    def _attach(self, path: str, module: Any) -> None:
+        """Set hooks on a layer for the moments that some hook has. Which hook is meant is seen when it is called: an
+        alias such as ``Dense_1`` counts layers in the order of their calls.
+        """
+        moments = {hook.moment for hook in self.hooks if hook.of_layers and not hook.over}
+        if moments and self._started:
+            self._moments.attach(path, module, moments)
+
+    def _prune(self) -> None:
+        """Remove our hooks of moments that no hook of the user's waits for any more."""
+        over = sum(hook.over for hook in self.hooks)
+        if over != self._pruned:
+            with self._changing:
+                self._pruned = over
+                self._moments.keep(self._of_layers())
+
+    def _of_layers(self) -> set[str]:
+        """Return the moments of layers that hooks wait for."""
+        return {hook.moment for hook in self.hooks if hook.of_layers and not hook.over}
+
+    def _tell(self, moment: str, path: str | None, value: Any, inputs: Any = None, call: int = 0) -> int:
+        """Run the hooks of a moment of a layer, or, if ``path`` is None, those before a step. Return the number of the
+        layer's call within the step, which is ``call`` if that is not 0.
+        """
+        if getattr(self._running, "inside", False):
+            return call
+        try:
+            step = self._capture.steps
+            if path is not None and not call:
+                call = self._count(moment, path, step)
+            for hook in list(self.hooks):
+                if hook.moment == moment and (path is None or self._fits(hook, path)):
+                    self._met.add(id(hook))
+                    self._run(hook, hook.moment, step, path or "", value, inputs, call=call)
+        except TrainingHalted:
+            raise
+        except Exception:  # noqa: BLE001 (an error of ours, and not one of the hook: that never comes here)
+            self._capture.tally.caught("running hooks")
+        return call
+
+    def _count(self, moment: str, path: str, step: int) -> int:
+        """Return how often a layer has been at a moment in this step: weights that are shared are called again."""
+        if step != self._counted:
+            self._counted = step
+            self._numbers.clear()
+        key = (moment, path)
+        self._numbers[key] = call = self._numbers.get(key, 0) + 1
+        return call
+
+    def _fits(self, hook: Hook, path: str) -> bool:
+        layout = self._capture.layout()
+        if layout is not self._known:
+            self._known, self._matched = layout, {}
+        key = (id(hook), path)
+        if key not in self._matched:
+            layer = layout.by_path.get(path)
+            plain = bool(path) and layer is not None and layer.type not in _CONTAINERS
+            self._matched[key] = any(_fits(layout, one, path) for one in hook.patterns) if hook.patterns else plain
+        return self._matched[key]
+
+    def _run(
+        self,
+        hook: Hook,
+        moment: Moment,
+        step: int,
+        path: str = "",
+        value: Any = None,
+        inputs: Any = None,
+        event: Event | None = None,
+        call: int = 1,
+    ) -> None:
+        """Run one hook with the values of the moment, as far as it needs them."""
+        if not hook.due(step):
+            return
+        scalars = {**self._now(moment, value), "step": float(step)}
+        if any(isinstance(one, Condition) and "memory" in one.names for one in hook.trigger.conditions):
+            scalars["memory"] = whole_tensors.memory_in_use()
+        context = Context(moment, step, path, call, loss=scalars.get("loss"), event=event, scalars=scalars)
+        if moment == "before_step":
+            context.optimizer = value
+        if moment in OF_LAYERS:
+            context.tensor = whole_tensors.first_tensor(value) if hook.takes_tensor else None
+            if hook.reads and context.tensor is not None:
+                context.statistics = whole_tensors.statistics(context.tensor)
+            taken = whole_tensors.detached if hook.takes_value else lambda each: each
+            context.value, context.inputs = taken(value), taken(inputs)
+        self._running.inside = True
+        role, place = f"the hook '{hook.name}'", f"layer '{path}'" if path else ""
+        then = "it is switched off, and the training goes on"
+        try:
+            error = self._calls.call(role, step, hook.run, context, self, place=place, then=then, each=True)
+        finally:
+            self._running.inside = False
+        if error is not None:
+            hook.switch_off(error)
+        if hook.over:
+            self._prune()
+
+    def _now(self, moment: Moment, optimizer: Any) -> Mapping[str, float]:
+        """Return the scalars for a moment: before a step the loss is that of the step."""
+        if moment != "before_step":
+            return self._scalars
+        streams = self._capture.optimizers.streams
+        at = next((stream.index for stream in streams if stream.opt() is optimizer), 0)
+        try:
+            loss = self._capture.losses.loss(closure=False, stream=at)
+        except Exception:  # noqa: BLE001 (such as a loss on a device that cannot be read now)
+            loss = None
+        return self._scalars if loss is None else {**self._scalars, "loss": float(loss)}
+
+    # -- actions ------------------------------------------------------------------------------------------------
+
+    def do(self, action: HookAction, context: Context, hook: Hook) -> HookResult | None:
+        """Do an action: see ``neuraldbg.control.hooks.Work``."""
+        if action.name == "callback":
+            assert action.function is not None
+            action.function(context)
+            return None
+        if action.name == "alert":
+            return self._alert(action, context, hook)
+        if action.name == "pause":
+            return self.pause(context, hook.name)
+        result = HookResult(context.step, context.moment, action.name, context.layer, context.statistics)
+        if action.name == "halt":
+            over = context.moment in ("after_step", "on_loss", "on_event")  # the step has been applied
+            at = self._capture.steps if over else context.step
+            self.halt(f"the hook '{hook.name}' asked for it", at)
+            return result
+        tensor = context.tensor
+        if tensor is not None:
+            result.shape, result.dtype = whole_tensors.shape_of(tensor)
+            if action.name == "record_activations":
+                result.tensor = whole_tensors.copied(tensor)
+                _trim(hook.results, result)
+        if action.name == "save_snapshot":
+            result.file = str(self._save(context, hook))
+        return result
+
+    def _alert(self, action: HookAction, context: Context, hook: Hook) -> HookResult:
+        where = f"step {context.step}" + (f", layer '{context.layer}'" if context.layer else "")
+        text = f"{action.message} ({where})" if action.message else where
+        value = None  # the number that the first condition of the hook is about
+        for one in hook.trigger.conditions:
+            if isinstance(one, Condition) and value is None:
+                value = met(one, context.scalars, context.statistics)[1]
+        self.alert(hook.name, action.severity, text, step=context.step, layer=context.layer, value=value)
+        return HookResult(context.step, context.moment, "alert", context.layer, context.statistics, message=text)
+
+    def _save(self, context: Context, hook: Hook) -> Path:
+        folder = self._folder()
+        assert folder is not None
+        name = re.sub(r"[^\w.-]+", "_", f"{hook.name}-{context.layer}")
+        file = folder / "snapshots" / f"{name}-{context.moment}-step{context.step:06}.pt"
+        whole_tensors.save(context.value, file)
+        return file
+
+    def _reason(self, hook: Hook) -> str:
+        try:
+            self.check(hook)
+        except UnknownLayer as error:
+            return str(error)
+        return (
+            "its layers were not called, or only inside of a compiled graph, which calls no hook (with "
+            "TORCH_COMPILE_DISABLE=1 nothing is compiled)"
+        )
+
+
+def _fits(layout: Layout, pattern: str, path: str) -> bool:
+    """Return True if a pattern is that of a path or of its end (``attention.*`` is ``layers.0.attention.query``, too),
+    or of an alias of the layer. The path of a whole model is "".
+    """
+    names = [path, f".{path}", *([name] if (name := alias(layout, path)) else ())]
+    if any(fnmatch.fnmatchcase(name, end) for name in names for end in (pattern, f"*.{pattern}")):
+        return True
+    try:
+        return resolve(layout, pattern) == path
+    except UnknownLayer:
+        return False
+
+
+def _trim(results: Sequence[HookResult], new: HookResult) -> None:
+    """Drop the oldest recorded tensors until they fit into RECORDED_BYTES with a new one; their results stay."""
+    held = [one for one in [*results, new] if one.tensor is not None]
+    size = sum(one.tensor.nbytes for one in held)
+    for one in held[:-1]:
+        if size <= RECORDED_BYTES:
+            break
+        size -= one.tensor.nbytes
+        one.tensor = None
