@@ -13,6 +13,7 @@ from neuraldbg.show.format.unit_amounts import amount, per_cent
 from neuraldbg.show.views import view
 from neuraldbg.show.views.memory import whole_note
 from neuraldbg.show.views.stability import WINDOW, usual
+from neuraldbg.show.views.timed import timing_of, work_note
 from neuraldbg.show.views.view import Choice
 
 LAYERS = ("fc1", "act1", "fc2")
@@ -69,6 +70,14 @@ def test_the_parts_of_a_step():
     assert by_name(bars) == {"time": pytest.approx([9, 6, 12, 1.5, 1.5])}
     assert bars.words[0] == "9 ms, 30%"
     assert not bars.of_layers
+
+
+@pytest.mark.parametrize("changes", [{"steps": 1}, {"usual_s": 0.001}])
+def test_parts_of_steps_that_are_no_ordinary_ones_are_not_drawn(changes):
+    fact = timing(LAYERS, **changes)
+    bars = shown("phases", Build().layer("fc1", "Linear").fact("timing", 9, **fact).build())
+    assert not bars.layers and "are not told" in bars.empty
+    assert "of the" not in work_note(timing_of(Build().fact("timing", 9, **fact).build()))
 
 
 def nested():

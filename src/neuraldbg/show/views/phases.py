@@ -24,9 +24,9 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Bars:
     """Return a bar for each part of a step that was measured, in the order in which they pass."""
     del diagnosis, choice
     timing = timing_of(run)
-    parts = parts_of(timing) if timing is not None else ()
+    parts = parts_of(timing) if timing is not None and not timing.doubtful else ()
     if timing is None or not parts:
-        missing = UNTIMED if timing is None else "the parts of a step were not timed"
+        missing = UNTIMED if timing is None else timing.caution() or "the parts of a step were not timed"
         return Bars(name="phases", title=TITLE, layers=(), bars=(), scale=Scale(LABEL, "ms"), empty=missing)
     seconds = np.array([part for _, part in parts], np.float64)
     size, unit = unit_of(float(seconds.max(initial=0.0)), "s")

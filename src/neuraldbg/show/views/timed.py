@@ -90,7 +90,7 @@ def work_note(timing: TimingFact) -> str:
     said = f"{amount(timing.flops, 'FLOP')} in a step"
     if timing.step_s:
         said += f", {amount(timing.flops / timing.step_s, 'FLOP/s')}"
-    if timing.machine_flops and timing.step_s:
+    if timing.machine_flops and timing.step_s and not timing.doubtful:
         share = per_cent(timing.flops / timing.step_s, timing.machine_flops)
         of = f" ({timing.machine})" if timing.machine else ""
         said += f": {share} of the {amount(timing.machine_flops, 'FLOP/s')} that this machine can do{of}"
