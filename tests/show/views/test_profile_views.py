@@ -76,7 +76,8 @@ def test_the_parts_of_a_step():
 def test_parts_of_steps_that_are_no_ordinary_ones_are_not_drawn(changes):
     fact = timing(LAYERS, **changes)
     bars = shown("phases", Build().layer("fc1", "Linear").fact("timing", 9, **fact).build())
-    assert not bars.layers and "are not told" in bars.empty
+    assert not bars.layers
+    assert "are not told" in bars.empty
     assert "of the" not in work_note(timing_of(Build().fact("timing", 9, **fact).build()))
 
 
