@@ -72,7 +72,7 @@ class NeuralDbg(Questions, SessionControls, Shown):
     watching may take (0.01 is a hundredth), None for no limit: then every layer is read at every step.
     ``probes=False`` disables the few experiments on a copy of the model. ``profile=True`` measures time, work and
     memory of each layer in sampled steps all along, None in three steps within that share, False never; and
-    ``trace=(20, 25)`` saves what ``torch.profiler`` sees of the steps 20 to 24 beside the run file, for Perfetto.
+    ``trace=(20, 24)`` saves what ``torch.profiler`` sees of the steps 20 to 24 beside the run file, for Perfetto.
     ``settings`` and ``thresholds`` override defaults of ``neuraldbg.config`` and of detectors. ``script`` and ``argv``
     name the run in reports. ``on_step`` is called with each step and its events. ``alerts`` are rules by which a person
     is told while it trains (``["nan", "critical:loss > 5"]``), or an `Alerts` that says where they go, too.
