@@ -300,9 +300,11 @@ class NeuralDbg(Questions, SessionControls, Shown):
     # -- questions while it runs --------------------------------------------------------------------------------
 
     def capture_step(self, step: int | None = None) -> None:
-        """End the current step now. This is needed only for optimizers that are no ``torch.optim.Optimizer``.
+        """End the current step now. This is needed only where no step can be seen: for weights that no module holds, and
+        in a loop without a backward pass, such as one with ``torch.func.grad``.
 
-        If an optimizer of torch steps the model, its steps count, and this may be called for every micro-batch.
+        Steps of a torch optimizer count by themselves, and so do updates of a module's weights by hand or by another
+        optimizer after a backward pass. Beside a torch optimizer this may be called for every micro-batch.
 
         ``step`` is the loop's own number. Every answer counts optimizer steps from 0, also in a loop that was resumed
         at step 1,000 or counts its batches anew in each epoch; an error about such a number says which step it is.

@@ -48,7 +48,7 @@ class Command(click.Command):
             with formatter.section(title):
                 formatter.write_dl(rows)
 
-    def titled(self, ctx: click.Context) -> list[tuple[str, list[click.Parameter]]]:
+    def titled(self, ctx: click.Context) -> list[tuple[str, list[click.Option]]]:
         """Return the options by title, in the order of the help."""
         left = {one.name: one for one in self.get_params(ctx) if isinstance(one, click.Option)}
         found = [(title, [left.pop(name) for name in names.split()]) for title, names in self.groups]
