@@ -64,6 +64,8 @@ class SessionAlerts:
         """The rules that are names of events and causes."""
         self._conditions: list[AlertRule] = []
         """The rules that are conditions on the numbers of a step."""
+        self._ruled = False
+        """True once a rule is set."""
         self._begun: list[tuple[AlertRule, Event]] = []
         """Events of the current step that a rule is about."""
         self._limit = RateLimit()
@@ -81,7 +83,7 @@ class SessionAlerts:
         """True if a rule is set, or a way by which alerts are told is asked for."""
         asked = self._asked
         ways = (asked.file, asked.command, asked.webhook)
-        return bool(asked.rules or self._conditions or any(way is not None for way in ways))
+        return self._ruled or any(way is not None for way in ways)
 
     def add(self, rule: AlertRule) -> None:
         """Raise alerts by a rule from now on. Raises UnknownName, which lists the nearest names, and ConfigError."""
@@ -96,6 +98,7 @@ class SessionAlerts:
             self._points.on_events(rule.name, lambda event: event.sure, collect)
         else:
             self._add_named(rule, collect)
+        self._ruled = True
 
     def _add_named(self, rule: AlertRule, collect: Callable[[Event], None]) -> None:
         from neuraldbg.explain import meaning  # noqa: PLC0415 (a program without such rules needs none of it)

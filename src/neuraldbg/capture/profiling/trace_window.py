@@ -23,10 +23,10 @@ _QUIET = "6"
 
 
 class TraceWindow:
-    """Records the steps ``steps`` and writes them to ``file``. ``tally`` counts errors."""
+    """Records steps, from the first of ``steps`` to the last, in ``file``. ``tally`` counts errors."""
 
     def __init__(self, steps: tuple[int, int], file: Path, tally: Tally) -> None:
-        self._first, self._end = steps
+        self._first, self._last = steps
         self._file, self._tally = file, tally
         self._profiler: Any = None
         self._patches = Patches()
@@ -44,9 +44,9 @@ class TraceWindow:
 
     def next_step(self, step: int) -> None:
         """Begin or end the window, before a step begins."""
-        if self.on and step >= self._end:
+        if self.on and step > self._last:
             self.end()
-        elif not self.on and not self.over and self._first <= step < self._end:
+        elif not self.on and not self.over and self._first <= step <= self._last:
             self._begin()
 
     def _begin(self) -> None:

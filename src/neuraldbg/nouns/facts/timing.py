@@ -141,7 +141,7 @@ class TimingFact(Known):
             return f"{text}: shares of the smallest layers are too large."
         more = "record more of them with neuraldbg run --profile, or NeuralDbg(model, profile=True)"
         if self.machine_flops is not None:  # it was asked for
-            more = "record a longer run, or look at a trace of single steps (--trace 20:25)"
+            more = "record a longer run, or look at a trace of single steps (--trace 20:24)"
         return f"{text}: the shares of its parts and bottlenecks of time are not told; {more}."
 
     def own_flops(self) -> dict[str, float]:
