@@ -27,6 +27,8 @@ class Survivors:
     """How many were alive at the last count."""
     with_graph: bool = False
     """True if they have a graph, which keeps all tensors of its forward pass alive."""
+    grows: bool = False
+    """True for one tensor or array without a graph that becomes larger itself, as by ``torch.cat``."""
     made: SourceLine | None = None
     """The line of the program that made them; None if it is not known."""
     kept: SourceLine | None = None
