@@ -663,10 +663,13 @@ for i in range(STEPS):
     window = torch.cat([window, data])[-100_000:]
     step(model, optimizer, i)
 """,
+}
+
+OVER = {
     "losses_of_a_warm_up": """
 first = []
 
-for i in range(400):
+for i in range(160):
     loss = step(model, optimizer, i)
     if i < 60:
         first.append(loss)
@@ -678,7 +681,7 @@ def pretrain():
         first.append(step(model, optimizer, i))
 
 def train():
-    for i in range(500):
+    for i in range(120):
         step(model, optimizer, i)
 
 pretrain()
@@ -688,7 +691,7 @@ train()
 losses = []
 log = losses
 
-for i in range(500):
+for i in range(160):
     losses.append(step(model, optimizer, i))
     if i % 50 == 49:
         log.clear()

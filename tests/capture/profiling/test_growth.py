@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from tests.capture.profiling.growth_programs import HEALTHY, LEAKS, written
+from tests.capture.profiling.growth_programs import HEALTHY, LEAKS, OVER, written
 from torch import nn
 
 from neuraldbg import NeuralDbg
@@ -73,6 +73,23 @@ def test_healthy_program_has_no_leak(name: str, tmp_path: Path) -> None:
     assert known is not None
     assert known.counts >= 6, "tensors were counted"
     assert known.survivors == ()
+
+
+@pytest.mark.parametrize("name", OVER)
+def test_what_has_grown_and_is_over_is_no_leak(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts are made whatever they cost, so that this does not depend on the machine."""
+    monkeypatch.setattr(Growth, "_may", lambda part, now: True)
+    file, told = written(OVER[name], tmp_path, name), []
+
+    def counted(self: Growth, step: int, count: Any = Growth._count) -> None:
+        count(self, step)
+        told.append([one.holder for one in self._found.values()])
+
+    monkeypatch.setattr(Growth, "_count", counted)
+    with NeuralDbg(discover=True, profile=True, overhead=None) as dbg:
+        runpy.run_path(str(file), run_name="__main__")
+    assert [one for one in told if one], "it was told as long as it grew"
+    assert survivors(dbg.record()) == ()
 
 
 def test_bytes_of_a_kept_graph_are_those_of_its_saved_tensors(tmp_path: Path) -> None:
