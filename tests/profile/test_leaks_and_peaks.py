@@ -50,8 +50,42 @@ def test_other_kinds_of_leaks() -> None:
     assert "handle.remove()" in hooks.remedy
     plain = {"type": "ndarray", "with_graph": False, "operations_per_step": 0.0, "mended": "", "shape": [64, 8]}
     array = profile(grown(**plain, per_step=0.1, bytes_per_step=204.8).build()).bottlenecks[0]
-    assert array.text == "`losses` keeps an array (float32, 64x8) every 10 steps, 205 B each: train.py:48"
+    assert array.text == "`losses` keeps an array (float32, 64x8) every 10 steps, 2 KiB each: train.py:48"
     assert array.remedy == "Empty `losses` when its content is not needed any more, or limit its length"
+
+
+def test_bytes_of_each_are_those_of_one_and_not_of_a_step() -> None:
+    """A MiB every fourth step is 256 KiB a step, 250 MiB in 1,000 steps, and 1 MiB each."""
+    told = {"type": "Tensor", "with_graph": False, "operations_per_step": 0.0, "shape": [1024, 256]}
+    (one,) = profile(grown(**told, per_step=0.25, bytes_per_step=MIB / 4, holder="snaps").build()).bottlenecks
+    assert one.text == (
+        "`snaps` keeps a tensor (float32, 1024x256) every 4 steps, 1 MiB each, 250 MiB in 1,000 steps: train.py:48"
+    )
+    assert one.remedy == "Empty `snaps` when its content is not needed any more, or limit its length", (
+        "what has no graph needs no .item() nor .detach(), whatever an older file says"
+    )
+
+
+def test_a_tensor_that_becomes_larger_itself() -> None:
+    told = {"type": "Tensor", "with_graph": False, "operations_per_step": 0.0, "mended": "", "shape": [43, 1024]}
+    (one,) = profile(grown(**told, alive=1, grows=True, bytes_per_step=4096.0, holder="every").build()).bottlenecks
+    assert one.text == (
+        "`every`, a tensor (float32, 43x1024), becomes larger by 4 KiB a step, 3.91 MiB in 1,000 steps: train.py:48"
+    )
+
+
+def test_growth_of_resident_memory_is_none_if_not_all_was_searched() -> None:
+    value: dict[str, Any] = {
+        "first": 2, "last": 5_000, "slope_first": 1_250, "slope_last": 5_000, "resident_per_step": 1e5, "survivors": [],
+    }  # fmt: skip
+
+    def told(**changes: Any) -> list[Bottleneck]:
+        return list(profile(Build().fact("growth", 5_000, **value | changes).build()).bottlenecks)
+
+    assert len(told(counts=9)) == 1
+    assert told(counts=9, complete=False) == []
+    assert told(counts=4) == []
+    assert told(counts=9, slope_first=4_000) == [], "128 MiB were not reached"
 
 
 def test_growth_of_resident_memory_alone_counts_in_long_runs_only() -> None:

@@ -108,6 +108,20 @@ def test_nothing_is_counted_unless_the_profile_is_asked_for_or_memory_grows(tmp_
         assert known is None or (known.counts == 0 and known.survivors == ())
 
 
+def test_the_slope_has_its_own_steps(tmp_path: Path) -> None:
+    """Without counts there is no span of counts, and the slope is told for the steps whose memory was read."""
+    with NeuralDbg(discover=True, overhead=None) as dbg:
+        runpy.run_path(str(written("for i in range(STEPS):\n    step(model, optimizer, i)", tmp_path, "plain")))
+    known = dbg.record().known(GrowthFact)
+    if resident_bytes() is None:
+        return
+    assert known is not None
+    assert (known.counts, known.searched, known.survivors) == (0, False, ())
+    assert known.slope_first is not None
+    assert 15 <= known.slope_first < 50 < (known.slope_last or 0) < 80
+    assert known.slope_steps == (known.slope_first, known.slope_last)
+
+
 def test_training_is_bitwise_the_same_and_the_leak_is_all_that_stays(tmp_path: Path) -> None:
     def train(*, watched: bool) -> tuple[list[torch.Tensor], weakref.ref[nn.Module], torch.Tensor]:
         torch.manual_seed(3)

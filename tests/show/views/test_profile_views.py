@@ -192,6 +192,11 @@ def test_memory_over_time_in_the_unit_that_fits_with_its_growth():
     assert lines.notes == ("Resident memory grew by 1.6 MiB a step, from step 0 to 120",)
     still = Build().fact("growth", 50, **growth(resident_per_step=-5.0)).scalar("resident", MB).build()
     assert shown("memory_over_time", still).notes == ()
+    value = {"counts": 0, "first": 0, "last": 0, "slope_first": 40, "slope_last": 900, "survivors": []}
+    little = Build().fact("growth", 900, **growth(**value, resident_per_step=40.0)).scalar("resident", MB).build()
+    assert shown("memory_over_time", little).notes == ()
+    much = Build().fact("growth", 900, **growth(**value, resident_per_step=MB)).scalar("resident", MB).build()
+    assert shown("memory_over_time", much).notes == ("Resident memory grew by 1 MiB a step, from step 40 to 900",)
 
 
 # --- weights and stability -------------------------------------------------------------------------------------------

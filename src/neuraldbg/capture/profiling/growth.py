@@ -91,6 +91,7 @@ class Growth(Part):
         self._first = self._last = -1
         self._next, self._made, self._took, self._ended = _AT[0], 0, 0.0, 0.0
         self._over = self._grows = False
+        self._complete = True
         self._closed = 0
         self._readings = {"resident": Readings(), "device_memory": Readings()}
         self._sources: dict[str, Source] = {}
@@ -119,12 +120,15 @@ class Growth(Part):
         if self._made <= _INTERVALS and all(value is None for value in grown.values()):
             return ()
         every = sorted(self._found.values(), key=lambda one: (-one.bytes_per_step, -one.operations_per_step))
+        spans = [span for readings in self._readings.values() if (span := readings.span()) is not None]
         value: dict[str, Any] = {
             "first": max(self._first, 0), "last": max(self._last, 0), "counts": self._made,
             "resident_per_step": grown["resident"], "device_per_step": grown["device_memory"],
+            "slope_first": min((first for first, _ in spans), default=None),
+            "slope_last": max((last for _, last in spans), default=None), "complete": self._complete,
             "survivors": [_plain(one) for one in every[:_TOLD]],
         }  # fmt: skip
-        return (Fact(value["last"], FactKey.GROWTH.value, value),)
+        return (Fact(max(value["last"], value["slope_last"] or 0), FactKey.GROWTH.value, value),)
 
     def step_closed(self) -> None:
         """Read the memory in use at the end of a full step, and count if it is time."""
@@ -170,6 +174,7 @@ class Growth(Part):
     def _count(self, step: int) -> None:
         count = _Count(step, next_number())
         held = Search().run(sys._getframe(1), [m.root for m in self.scene.models.found if not m.gone])  # noqa: SLF001
+        self._complete &= held.complete
         containers = {(c.spot.code, c.spot.name, c.key): c for c in held.containers}
         count.lengths = {key: c.length for key, c in containers.items()}
         count.sizes = {(one.spot.code, one.spot.name): one.item.bytes for one in held.singles}
