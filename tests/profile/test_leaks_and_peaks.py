@@ -150,6 +150,17 @@ def test_crash_without_memory_tells_what_a_step_needs() -> None:
     assert "a step needed 900 MiB at its peak (backward of 'fc2'), 600 MiB of them activations, at step 10" in said
 
 
+def test_crash_without_memory_is_diagnosed_where_activations_were_not_measured() -> None:
+    """The default on CUDA: a peak from the allocator, and no activations."""
+    build = Build().fact("footprint", 10, step=10, method="sizes", peak=900 * MIB, activations=None, peak_at="",
+                         parameters=100 * MIB, gradients=100 * MIB, optimizer=200 * MIB)  # fmt: skip
+    build.outcome = Outcome("raised", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")
+    found = diagnose(build.build())
+    assert [one.cause for one in found.hypotheses] == ["refused_operation"]
+    said = [one.statement for one in found.hypotheses[0].evidence]
+    assert "a step needed 900 MiB at its peak, 200 MiB of them optimizer state, at step 10" in said
+
+
 def test_leak_is_never_the_reason_of_a_loss_that_does_not_fall() -> None:
     build = grown().scalar("loss", 2.3).event("loss_plateau", 10)
     found = diagnose(build.build())
