@@ -113,6 +113,10 @@ def test_state_of_the_optimizer_and_a_moment_of_much_memory() -> None:
     found = held(peak=1000 * MIB, parameters=240 * MIB, gradients=240 * MIB, optimizer=480 * MIB, activations=10 * MIB)
     assert [one.kind for one in found] == ["optimizer_memory"]
     assert found[0].text.startswith("48% of the memory at the peak, 480 MiB, is the optimizer's state (SGD): 2.0 times")
+    assert "8bit" not in found[0].remedy, "bitsandbytes is for CUDA"
+    state = {"peak": 1000 * MIB, "parameters": 240 * MIB, "gradients": 240 * MIB, "optimizer": 480 * MIB}
+    (cuda,) = held(**state, method="CUDA allocator")
+    assert "bitsandbytes.optim.SGD8bit" in cuda.remedy
     (surge,) = held(peak=1000 * MIB, parameters=100 * MIB, activations=400 * MIB)
     assert surge.kind == "peak"
     assert surge.text == "50% of the memory at the peak, 500 MiB, is needed for a moment only, in the backward of 'fc2'"

@@ -100,6 +100,13 @@ def test_only_what_was_measured_is_said():
     assert grown.sentences == ("No kind of tensors becomes more from step to step, counted from step 0 to 120",)
 
 
+def test_no_share_of_a_layer_is_told_of_a_single_sampled_step():
+    (table,) = costs_of(profile(Build().fact("timing", 9, **timing(steps=1)).build())).tables
+    at = table.heads.index("share of the step")
+    assert {row[at] for row in table.rows} == {""}
+    assert table.rows[0][2:4] == ("1 ms", "2 ms")
+
+
 def test_nothing_is_said_of_tensors_that_were_not_counted():
     """The default run: memory was read, its slope is 40 B a step, and no tensor was counted."""
     value = {"first": 0, "last": 0, "counts": 0, "slope_first": 40, "slope_last": 900, "resident_per_step": 40.0}

@@ -13,7 +13,7 @@ from neuraldbg.show.format.leaks import kind_of, none_found, place_of, rate_of, 
 from neuraldbg.show.format.safe_text import number
 from neuraldbg.show.format.unit_amounts import amount, per_cent
 from neuraldbg.show.views.memory import peak_note, whole_note
-from neuraldbg.show.views.timed import sampled_note, step_note, work_note
+from neuraldbg.show.views.timed import sampled_note, share, step_note, work_note
 
 if TYPE_CHECKING:
     from neuraldbg.nouns.facts.footprint import FootprintFact
@@ -115,7 +115,6 @@ def _layers(timing: TimingFact | None, footprint: FootprintFact | None) -> Table
     cost = spent if timed else sizes
     order = list(timed or held)
     kept = set(sorted(order, key=lambda path: -cost[path])[:LAYERS])
-    step_s = timing.step_s if timing is not None else None
     rows = []
     for path in order:
         if path not in kept:
@@ -123,7 +122,7 @@ def _layers(timing: TimingFact | None, footprint: FootprintFact | None) -> Table
         cells = [path or "(model)"]
         if timed:
             one = timed[path]
-            times = (amount(one.own_forward_s, "s"), amount(one.own_backward_s, "s"), per_cent(spent[path], step_s))
+            times = (amount(one.own_forward_s, "s"), amount(one.own_backward_s, "s"), share(timing, spent[path]))
             cells += [", ".join(one.outputs), *times, amount(one.flops, "FLOP")]
         if held:
             cells.append(amount(sizes[path], "B") if path in sizes else "")
