@@ -128,9 +128,11 @@ def test_an_optimizer_that_is_fused_is_not_told_to_be() -> None:
     costly = {"optimizer_s": 0.05, "forward_s": 0.015, "backward_s": 0.03}
     assert told(**costly)["optimizer"][1].startswith("torch.optim.Adam(..., fused=True); or give more samples")
     assert told(**costly, groups=[{"params": 2, "fused": True}])["optimizer"][1].startswith("Give more samples")
-    assert "foreach=True" in told("RMSprop", **costly)["optimizer"][1]
-    assert "foreach" not in told("RMSprop", **costly, groups=[{"params": 2, "foreach": True}])["optimizer"][1]
-    assert "foreach" not in told("RMSprop", **costly, clock="cuda")["optimizer"][1], "torch takes it by itself there"
+    assert "foreach=True" in told(optimizer="RMSprop", **costly)["optimizer"][1]
+    assert "foreach" not in told(optimizer="RMSprop", **costly, groups=[{"params": 2, "foreach": True}])["optimizer"][1]
+    assert "foreach" not in told(optimizer="RMSprop", **costly, clock="cuda")["optimizer"][1], (
+        "torch takes it by itself there"
+    )
 
 
 def test_small_operations_are_told_by_rate_and_length() -> None:
