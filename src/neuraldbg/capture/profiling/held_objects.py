@@ -244,7 +244,8 @@ class Search:
             limited = spot.limited or (type(most) is int and most > 0)
             self._put(held.get("queue"), replace(spot, limited=limited), inside=at.inside, depth=at.depth)
         elif is_a(value, _NAMESPACES) or package_of(type(value)) not in _STD:
-            self._attributes(attributes(value) | slots(value), spot.code, type(value), at.depth)
+            self._attributes(attributes(value), spot.code, type(value), at.depth)
+            self._attributes(slots(value), spot.code, type(value), at.depth)
             self._put(type(value), spot, inside=False, depth=at.depth + 1)
 
     def _tensor(self, x: Tensor, at: _Next) -> None:
@@ -329,7 +330,13 @@ def _ends(value: Any) -> list[tuple[Any, Any]]:
         if is_a(value, base):
             count = base.__len__(value)
             places = range(count) if count <= 2 * _TAIL else (*range(_TAIL), *range(count - _TAIL, count))
-            return [(None, base.__getitem__(value, place)) for place in places]
+            found: list[tuple[Any, Any]] = []
+            for place in places:
+                try:
+                    found.append((None, base.__getitem__(value, place)))
+                except IndexError:  # another thread took items meanwhile, as from a queue
+                    break
+            return found
     return [(None, item) for item in itertools.islice(sequence(value), 2 * _TAIL)]
 
 
@@ -346,12 +353,10 @@ def _item(value: Any, depth: int = 0) -> Item | None:
     if is_a(value, (dict, *_SEQUENCES)):
         inner = [item for _, held in _ends(value) if (item := _item(held, depth + 1)) is not None]
     elif package_of(type(value)) not in _STD or is_a(value, nn.Module):
-        held = (
-            dict(children(value)) | own(value)["_parameters"]
-            if is_a(value, nn.Module)
-            else attributes(value) | slots(value)
-        )
-        inner = [item for one in list(held.values()) if (item := _item(one, depth + 1)) is not None]
+        module = is_a(value, nn.Module)
+        held = dict(children(value)) | own(value)["_parameters"] if module else attributes(value)
+        every = [*held.values(), *slots(value).values()]
+        inner = [item for one in every if (item := _item(one, depth + 1)) is not None]
     else:
         return None
     if not inner:
