@@ -25,6 +25,8 @@ _SURGE = 0.4
 """Share of the peak that a layer needs for a moment only, beyond what was kept before its backward pass."""
 _FULL = 0.9
 """Share of the device's memory that a peak takes."""
+_EIGHT = ("Adam", "AdamW", "SGD", "RMSprop", "Adagrad")
+"""Optimizers of torch of which bitsandbytes has one with state of 8 bits, for CUDA."""
 _STATE = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax")
 """Optimizers of torch with two moments for each weight."""
 
@@ -71,10 +73,13 @@ def _optimizer(found: FootprintFact, peak: int, measured: Measured) -> Iterator[
     times = found.optimizer / found.parameters if found.parameters else 0.0
     text = f"{percent(share)} of the memory at the peak, {size(found.optimizer)}, is the optimizer's state{name}"
     text += f": {times:.1f} times the parameters" if times >= 0.1 else ""
-    other = "torch.optim.Adafactor, which keeps rows and columns of the second moment"
-    eight = "an optimizer with state of 8 bits (bitsandbytes.optim.AdamW8bit)"
-    remedy = f"{eight}, or {other}" if any(kind in _STATE for kind in kinds) or not kinds else eight
-    yield Bottleneck("optimizer_memory", text, remedy[0].upper() + remedy[1:], share)
+    cuda = measured.on_device or found.method.startswith("CUDA")
+    ways = [f"an optimizer with state of 8 bits (bitsandbytes.optim.{kind}8bit)" for kind in kinds if kind in _EIGHT]
+    ways = ways[:1] if cuda else []
+    if any(kind in _STATE for kind in kinds) or not kinds:
+        ways.append("torch.optim.Adafactor, which keeps rows and columns of the second moment")
+    remedy = ", or ".join(ways)
+    yield Bottleneck("optimizer_memory", text, remedy[:1].upper() + remedy[1:], share)
 
 
 def _surge(found: FootprintFact, peak: int) -> Iterator[Bottleneck]:

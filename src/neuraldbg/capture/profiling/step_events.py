@@ -69,6 +69,8 @@ class StepEvents:
     marks: list[Any] = field(default_factory=list)
     """One mark for each event: a number, or an event of a device."""
     calls: list[LayerCall] = field(default_factory=list)
+    waits: int = 0
+    """Times that the data loader was waited for."""
     _events: list[tuple[int, Any]] = field(default_factory=list)
     _inside: list[int] = field(default_factory=list)
     _starts: list[int] = field(default_factory=list)
@@ -109,6 +111,7 @@ class StepEvents:
 
     def begin(self, phase: str, mark: Any) -> None:
         """Add the begin of a phase."""
+        self.waits += phase == DATA
         self._add(_BEGIN, phase, mark)
 
     def end(self, phase: str, mark: Any) -> None:

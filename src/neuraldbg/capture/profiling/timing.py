@@ -326,14 +326,14 @@ class Timing(Part):
         step = typical(list(self._times))
         counts = self._counts.get(self._shapes.most_common(1)[0][0]) or next(iter(self._counts.values()), None)
         rate = self._rate.flops() if self._rate is not None else None
-        phases = step.phases
+        phases, seen = step.phases, self._sampled.workers is not None
         return {
             "steps": self._steps,
             "first": self._first,
             "last": self._step,
             "clock": self._clock,
             "step_s": step.total,
-            "data_s": phases[DATA] if self._sampled.workers is not None else None,
+            "data_s": phases[DATA] if seen else None,
             "forward_s": phases[FORWARD],
             "backward_s": phases[BACKWARD],
             "optimizer_s": phases[OPTIMIZER],
@@ -344,6 +344,7 @@ class Timing(Part):
             "machine_flops": rate,
             "machine": self._rate.words if self._rate is not None and rate is not None else "",
             "workers": self._sampled.workers,
+            "batches": statistics.median(events.waits for events, _ in self._times) if seen else None,
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
             "threads": torch.get_num_threads(),
             "layers": [self._layer(layer, step.layers[layer], counts) for layer in self._listed(step)],

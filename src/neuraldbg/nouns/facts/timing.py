@@ -80,6 +80,9 @@ class TimingFact(Known):
     """The device, and the dtype and size of that product, in words."""
     workers: Count | None = None
     """``num_workers`` of the data loader; None if none was seen."""
+    batches: float | None = None
+    """Median number of times that a step waits for the data loader, several under gradient accumulation; None if none
+    was seen."""
     cores: Count | None = None
     """Processor cores that the process may use."""
     threads: Count | None = None
@@ -120,6 +123,17 @@ class TimingFact(Known):
         True
         """
         return self.steps < 2 or self.slowed >= DOUBTFUL
+
+    @property
+    def reached_flops(self) -> float | None:
+        """Floating-point operations per second of the forward and backward passes, in which all counted ones are; None
+        if they were not counted or not timed.
+
+        >>> run.profile().timing.reached_flops is None
+        True
+        """
+        busy = (self.forward_s or 0.0) + (self.backward_s or 0.0)
+        return self.flops / busy if self.flops and busy > 0 else None
 
     def caution(self) -> str:
         """Return the sentence that comes before all others if the sampled steps are no ordinary ones; else "".

@@ -167,11 +167,10 @@ def _headline(timing: TimingFact) -> str:
     """Say how long a step takes, and how much is computed in it."""
     told = [f"{seconds(timing.ordinary_s)} a step"]
     if timing.flops:
-        busy = (timing.forward_s or 0.0) + (timing.backward_s or 0.0)
-        reached = f" at {rate(timing.flops / busy)}" if busy else ""
-        told.append(f"{flops(timing.flops)}{reached}")
-        if timing.machine_flops and busy:
-            told.append(f"{percent(timing.flops / busy / timing.machine_flops)} of a large matrix product here")
+        reached = timing.reached_flops
+        told.append(f"{flops(timing.flops)}{f' at {rate(reached)}' if reached else ''}")
+        if timing.machine_flops and reached and not timing.doubtful:
+            told.append(f"{percent(reached / timing.machine_flops)} of a large matrix product here")
     which = f": {timing.first:,}" if timing.steps == 1 else f", {timing.first:,} to {timing.last:,}"
     took = f" of {seconds(timing.step_s)}" if timing.usual_s else ""
     told.append(f"{counted(timing.steps, 'sampled step')}{took}{which}")
