@@ -40,7 +40,7 @@ def test_the_profile_holds_the_own_times_in_the_order_of_the_calls():
     assert bars.words == ("3 ms, 10%", "6 ms, 20%", "9 ms, 30%")
     said = " ".join(bars.notes)
     assert "A step takes 30 ms: 30% data loader, 20% forward, 40% backward, 5.0% optimizer, 5.0% other" in said
-    assert "18 MFLOP in a step, 1,000 MFLOP/s in forward and backward passes: 2.0% of the 50 GFLOP/s" in said
+    assert "18 MFLOP in a step, 1 GFLOP/s in forward and backward passes: 2.0% of the 50 GFLOP/s" in said
     assert "Typical of 4 sampled steps (steps 3 to 40)" in said
 
 
@@ -281,6 +281,7 @@ def test_gradients_that_point_against_each_other_are_said():
     [
         (0.0123, "s", "12.3 ms"), (2.0, "s", "2 s"), (1.2e-5, "s", "12 us"), (999.0, "B", "999 B"),
         (4.2 * 2**20, "B", "4.2 MiB"), (0, "B", "0 B"), (1.5e12, "FLOP/s", "1.5 TFLOP/s"), (None, "s", ""),
+        (0.9999, "s", "1 s"), (1e9 - 0.01, "FLOP/s", "1 GFLOP/s"), (2.0**20 - 1, "B", "1 MiB"), (0.0, "s", "0 us"),
     ],
 )  # fmt: skip
 def test_amounts_are_written_in_the_unit_that_fits(value, kind, said):

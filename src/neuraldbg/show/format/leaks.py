@@ -42,7 +42,7 @@ def remedy_of(one: Survivors) -> str:
         single = not one.shape or max(one.shape) == 1
         how = "its number, loss.item()," if single else "it without its graph, x.detach(),"
         return f"Keep {how}{holder}: as it is, its graph stays alive with it"
-    return f"Remove what is not needed any more{holder or ' from what keeps it'}, or move it to the CPU"
+    return f"Remove what is not needed any more{holder or ' from what keeps it'}, or move it from a GPU to the CPU"
 
 
 def span_of(growth: GrowthFact) -> str:
