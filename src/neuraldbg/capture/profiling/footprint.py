@@ -24,7 +24,7 @@ from neuraldbg.capture.profiling.part import Part
 from neuraldbg.capture.profiling.recorded_step import COST, RecordedStep
 from neuraldbg.capture.profiling.step_bounds import LeadOptimizer, most_events, recorded_s
 from neuraldbg.capture.profiling.step_clock import own_cost
-from neuraldbg.capture.readers.loop.memory_in_use import device_bytes
+from neuraldbg.capture.readers.loop.memory_in_use import devices_in_use
 from neuraldbg.capture.readers.reader import Reader
 from neuraldbg.clocks import perf_counter
 from neuraldbg.nouns import Fact, FactKey
@@ -64,7 +64,7 @@ class Footprint(Part):
         self._lead = LeadOptimizer()
         self._took: deque[float] = deque(maxlen=_RECENT)
         """Seconds of the newest steps."""
-        self._last = 0.0
+        self._last: float | None = None
         self._trace = profiling.trace
         self._number = self._tries = 0
         self._excused = 0.0
@@ -128,7 +128,7 @@ class Footprint(Part):
     def _step_ends(self) -> None:
         self._number += 1
         now = perf_counter()
-        took, self._last = now - self._last, now
+        took, self._last = now - (self._last or now), now
         record = self._record
         if record.measures:
             self._finish(record)
@@ -154,21 +154,22 @@ class Footprint(Part):
     # -- the fact -----------------------------------------------------------------------------------------------
 
     def _tell(self, sizes: Sizes, found: Peaks | None, outputs: dict[int, int], paths: list[str]) -> None:
-        record, device = self._record, device_bytes() is not None
+        record, devices = self._record, devices_in_use()
         parts = {
             "parameters": sum(sizes.parameters.values()), "gradients": sum(sizes.gradients.values()),
             "optimizer": sum(sizes.optimizer.values()),
         }  # fmt: skip
         value: dict[str, Any] = {
-            "step": self.scene.step, "method": "CUDA allocator" if device else "CPU allocator" if found else "sizes",
-            "peak": torch.cuda.max_memory_allocated() if device and found is None else None, **parts,
-            "device_total": _device_total(device=device),
+            "step": self.scene.step, "method": _method(devices, recorded=found is not None), **parts,
+            "device_total": _device_total(devices),
         }  # fmt: skip
+        if found is None and len(devices) == 1:
+            value |= {"peak": torch.cuda.max_memory_allocated(devices[0]), "whole_run": True}
         numbers = {path: number for number, path in enumerate(paths)}
         layers = list(dict.fromkeys([*paths, *sizes.parameters]))
         if found is not None:
             value |= {"peak": record.base + found.whole, "peak_at": _words(found.at, record.events, paths)}
-            value["activations"] = record.activations or 0
+            value |= {"activations": record.activations or 0, "beside": record.beside}
         value["layers"] = [self._layer(path, numbers.get(path, -1), sizes, found, outputs) for path in layers]
         self._fact = Fact(self.scene.step, FactKey.FOOTPRINT.value, value)
 
@@ -212,9 +213,18 @@ def _words(at: tuple[str, int], events: StepEvents, paths: list[str]) -> str:
     return f"{phase} of {path!r}" if path else f"{phase} of the model"
 
 
-def _device_total(*, device: bool) -> int | None:
-    if device:
-        return int(torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory)
+def _method(devices: list[int], *, recorded: bool) -> str:
+    if len(devices) > 1:
+        return f"CUDA allocators of {len(devices)} devices together"
+    return "CUDA allocator" if devices else "CPU allocator" if recorded else "sizes"
+
+
+def _device_total(devices: list[int]) -> int | None:
+    """Return the memory of the one device in use, or of the machine; None for several devices: one of them may be full
+    while the others are not, and records do not tell them apart.
+    """
+    if devices:
+        return int(torch.cuda.get_device_properties(devices[0]).total_memory) if len(devices) == 1 else None
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):

@@ -139,8 +139,9 @@ class RecordedStep:
             size for p, grad, size in self._gradients if (now := named(p).grad) is not None and now is grad()
         )
         self._gradients.clear()
-        held, lasting = device_bytes(), sum(there.parameters.values()) + sum(there.optimizer.values()) + self._old
-        self.base, self.beside = (lasting, None) if held is None else (held, held - lasting)
+        lasting = sum(there.parameters.values()) + sum(there.optimizer.values()) + self._old
+        held = device_bytes()  # 0 if CUDA is in use, and not for tensors
+        self.base, self.beside = (held, held - lasting) if held else (lasting, None)
         self.measures = True
         self._observer.marks(memory_records.BEGINS)
 
@@ -151,7 +152,7 @@ class RecordedStep:
         self.stop()
         if not complete or not records:
             return None
-        device = device_bytes() is not None
+        device = self.beside is not None
         found = memory_records.peaks(records, self.events, device=device)
         if self.beside is not None:  # what the step before has left will go
             self.beside = max(0, self.beside - found.left)

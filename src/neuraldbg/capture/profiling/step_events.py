@@ -27,7 +27,7 @@ PHASES = (DATA, FORWARD, EVALUATION, BACKWARD, OPTIMIZER, OTHER)
 _MOST = 0.8
 """Share of the steps, and of their time, from which on those of one course are typical of all."""
 RARE = 0.05
-"""Share of the steps that are left out because they are the slowest, where no course has most of them."""
+"""Share of the steps that may be left out because they are the slowest, where no course has most of them."""
 _ENTER, _LEAVE, _BEGIN, _END, _NODE, _BROKEN = range(6)
 
 
@@ -248,10 +248,11 @@ def _apply(frames: list[list[Any]], kind: int, what: Any) -> None:
 
 def ordinary(steps: Sequence[Sampled]) -> list[Sampled]:
     """Return those of the sampled steps that a typical one is made of: those of the most frequent course if most steps
-    have it and they take most of the time; else all but the slowest few, which are an evaluation or a checkpoint.
+    have it and they take most of the time; else all but the slowest few whose course is rare: an evaluation.
     """
-    slowest = sorted(range(len(steps)), key=lambda at: sum(steps[at][1]))[len(steps) - int(RARE * len(steps)) :]
-    kept = [one for at, one in enumerate(steps) if at not in slowest]
+    met, few = Counter(events.course for events, _ in steps), int(RARE * len(steps))
+    slowest = sorted(range(len(steps)), key=lambda at: sum(steps[at][1]))[len(steps) - few :]
+    kept = [one for at, one in enumerate(steps) if at not in slowest or met[one[0].course] > few]
     course, times = Counter(events.course for events, _ in kept).most_common(1)[0]
     whole = sum(sum(spans) for _, spans in kept)
     took = sum(sum(spans) for events, spans in kept if events.course == course)

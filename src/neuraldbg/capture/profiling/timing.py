@@ -126,7 +126,7 @@ class Timing(Part):
         self._described: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._counts: dict[Any, Counts] = {}
         self._tried: Counter[Any] = Counter()
-        """Attempts to count the operations of a shape: the program's own profiler may end each."""
+        """Failed attempts to count the operations of a shape: the program's own profiler may end each."""
         self._newest: Any = None
         """The shapes of the input in the newest sampled step."""
         self._rate: MatmulRate | None = None
@@ -220,7 +220,6 @@ class Timing(Part):
             self._trace.next_step(self._number)
         counts = self._counts_next(may=not counting)
         if counts is not None and not (clock := self._clock_now()).stopped():
-            self._tried[self._newest] += counts
             most = most_events([len(spans) for _, spans in self._times], self._sampled.dropped)
             self._sampled.begin(clock, counts=counts, most=most, longest_s=recorded_s(self._others))
             self._begin = self._sampled.clock.mark(began)
@@ -299,6 +298,7 @@ class Timing(Part):
         self._whole &= sampled.whole
         # Outputs as well: inputs that are given by name are not seen.
         events.shapes = tuple(sampled.described.get(layer, ((), ())) for layer in events.order()[:1])
+        self._tried[self._newest] += sampled.counts and not records
         if records:
             self._counts[events.shapes] = counted(records, events, needed, sampled.made)
             self._forget_counts()
@@ -397,14 +397,16 @@ class Timing(Part):
         }
 
     def _usual(self, *, mean: bool) -> float | None:
-        """Return the seconds of a step that was not sampled: the median, or the mean without the slowest few, as those
-        of the sampled ones are.
+        """Return the seconds of a step that was not sampled: the median, or the mean, in which the slowest few count as
+        the next slower one does.
         """
         if not self._others:
             return None
         if not mean:
             return statistics.median(self._others)
-        return statistics.fmean(sorted(self._others)[: len(self._others) - int(RARE * len(self._others))])
+        sorted_ = sorted(self._others)
+        most = sorted_[-1 - int(RARE * len(sorted_))]
+        return statistics.fmean(min(took, most) for took in sorted_)
 
     def _listed(self, step: StepTimes) -> list[int]:
         """Return the layers that were called, in order of first call."""
