@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -12,9 +13,10 @@ from tests.capture.profiling.profiled_run import timing_of
 from torch import nn
 
 from neuraldbg import NeuralDbg
+from neuraldbg.capture.guest.guard import Tally
 from neuraldbg.capture.profiling import timing as timing_module
 from neuraldbg.capture.profiling.matmul_rate import MatmulRate
-from neuraldbg.capture.profiling.step_clock import DeviceClock
+from neuraldbg.capture.profiling.step_clock import DeviceClock, clock_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,3 +148,29 @@ def test_a_sample_whose_marks_cannot_be_read_does_not_end_the_timing(
             optimizer.step()
     assert dbg.record().info.coverage["errors"] == 1
     assert timing_of(dbg).steps > 1
+
+
+def test_only_one_cuda_device_has_a_clock_of_its_own() -> None:
+    def name(*devices: str) -> str:
+        return clock_of({torch.device(one) for one in devices}, Tally()).name
+
+    assert name("cpu") == name() == "cpu"
+    assert name("cuda:0") == "cuda"
+    assert {name("cuda:0", "cuda:1"), name("cpu", "cuda:0"), name("mps"), name("xpu:0")} == {"host"}
+
+
+def test_shares_are_not_told_of_work_that_was_timed_at_its_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing_module, "devices_of", lambda parameters: {torch.device("mps")})
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    with NeuralDbg(model, profile=True) as dbg:
+        for _ in range(12):
+            model(torch.ones(2, 4)).square().mean().backward()
+            time.sleep(0.01)  # a bottleneck, if the rest of the step were its time
+            optimizer.step()
+    profile = dbg.profile()
+    assert profile.timing is not None
+    assert (profile.timing.clock, profile.timing.doubtful) == ("host", True)
+    assert profile.timing.caution().startswith("Work on the model's devices was timed when it was launched")
+    assert list(profile.parts()) == []
+    assert not profile.bottlenecks

@@ -114,8 +114,8 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def trained(batches: list[int], counts: int) -> tuple[TimingFact, Timing, list[str]]:
-    """Train a layer of 32 x 32 on batches of these sizes in turn until twelve steps were timed, and so many shapes
-    counted.
+    """Train a layer of 32 x 32 on batches of these sizes in turn until eight steps were timed, and so many of their
+    shapes counted.
     """
     model = nn.Linear(32, 32, bias=False)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
@@ -125,7 +125,8 @@ def trained(batches: list[int], counts: int) -> tuple[TimingFact, Timing, list[s
             optimizer.zero_grad()
             model(torch.ones(batches[step % len(batches)], 32)).square().mean().backward()
             optimizer.step()
-            if len(timer._times) >= 12 and len(timer._counts) >= counts:
+            live = {events.shapes for events, _ in timer._times}
+            if len(timer._times) >= 8 and len(live & timer._counts.keys()) >= counts:
                 break
     return timing_of(dbg), timer, list(dbg.profile().notes)
 
@@ -142,7 +143,7 @@ def test_operations_are_those_of_the_shapes_whose_time_is_told() -> None:
 
 @pytest.mark.usefixtures("often")
 def test_operations_of_ever_new_shapes_are_not_known() -> None:
-    timing, _, notes = trained(list(range(8, 2008)), 0)
+    timing, _, notes = trained(list(range(8, 1008)), 0)
     assert timing.flops is None
     assert timing.shapes > 5
     assert any(note.startswith("Operations are not told: inputs came in ") for note in notes)
