@@ -208,7 +208,6 @@ class Timing(Part):
         took = mark - self._last if self._last is not None else 0.0
         self._trained += took
         self._owed = max(self._owed - SHARE * took, 0.0)
-        counting = self._sampled.on and self._sampled.counts
         if self._sampled.on:
             self._finish(began)
             self._charge()
@@ -218,7 +217,7 @@ class Timing(Part):
         self._number += 1
         if self._trace is not None:
             self._trace.next_step(self._number)
-        counts = self._counts_next(may=not counting)
+        counts = self._counts_next()
         if counts is not None and not (clock := self._clock_now()).stopped():
             most = most_events([len(spans) for _, spans in self._times], self._sampled.dropped)
             self._sampled.begin(clock, counts=counts, most=most, longest_s=recorded_s(self._others))
@@ -237,10 +236,8 @@ class Timing(Part):
         # Where another process had the processor meanwhile, one step says little of what the next will cost.
         self._owed += min(cost, _ODD * statistics.median(self._costs))
 
-    def _counts_next(self, *, may: bool) -> bool | None:
-        """Return True to count the operations of the next step, if they ``may`` be, False to time it, None to leave it
-        alone.
-        """
+    def _counts_next(self) -> bool | None:
+        """Return True to count the operations of the next step, False to time it, None to leave it alone."""
         if not self.asked:
             due = self._taken < _FIRST and self._number >= self._due and self._settled()
             return False if due and self._affordable() else None  # operations are counted only where that was asked for
@@ -256,7 +253,9 @@ class Timing(Part):
             self._pause -= 1
             return None
         new = self._newest is not None and self._newest not in self._counts and self._sampled.plain
-        return may and new and self._tried[self._newest] < _TRIES and len(self._counts) < _SHAPES
+        # Where shapes are ever new, every other sample is timed all the same.
+        new = new and not self._sampled.counts
+        return new and self._tried[self._newest] < _TRIES and len(self._counts) < _SHAPES
 
     def _affordable(self) -> bool:
         """Return True if the budget affords a timing, or it is so small that it may delay the next full steps: those
