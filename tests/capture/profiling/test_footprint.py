@@ -392,7 +392,8 @@ def test_what_lies_on_a_device_beside_the_model_is_told_apart(monkeypatch: pytes
     model = mlp()
     optimizer = torch.optim.Adam(model.parameters(), 1e-3)
     parameters, data = sum(p.numel() for p in model.parameters()) * FLOAT, 7 * 2**20
-    at_begin = data + 4 * parameters + 6 * FLOAT  # weights, two moments and counters, and gradients of the step before
+    # Weights, two moments and counters, and of the step before its gradients, and its output, which the program holds.
+    at_begin = data + 4 * parameters + 6 * FLOAT + 32 * FLOAT
     monkeypatch.setattr(recorded_step, "device_bytes", lambda: at_begin)
     monkeypatch.setattr(footprint_module, "devices_in_use", lambda: [0])
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 99 * 2**20)
