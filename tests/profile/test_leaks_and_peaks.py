@@ -123,6 +123,25 @@ def test_state_of_the_optimizer_and_a_moment_of_much_memory() -> None:
     assert surge.layer == "fc2"
 
 
+def test_what_lies_on_a_device_beside_the_model_is_no_surge() -> None:
+    parts = {"peak": 1000 * MIB, "parameters": 50 * MIB, "gradients": 50 * MIB, "activations": 100 * MIB}
+    on_device = {**parts, "method": "CUDA allocator"}
+    assert held(**on_device) == [], "it is not known what else lies there: a file of an older version"
+    (beside,) = held(**on_device, beside=700 * MIB)
+    assert beside.text == (
+        "70% of the memory at the peak, 700 MiB, lies on the device all the time beside the model: a data set, another "
+        "model, results that are kept"
+    )
+    assert beside.layer is None
+    (surge,) = held(**on_device, beside=100 * MIB)
+    assert surge.text == "70% of the memory at the peak, 700 MiB, is needed for a moment only, in the backward of 'fc2'"
+
+
+def test_the_most_since_the_program_began_is_no_peak_of_a_step() -> None:
+    (full,) = held(peak=970 * MIB, parameters=500 * MIB, device_total=1000 * MIB, whole_run=True, peak_at="")
+    assert full.text == "the most since the program began, 970 MiB, is 97% of the memory"
+
+
 def test_small_peaks_and_sizes_alone_say_nothing() -> None:
     assert held(peak=4 * MIB, activations=4 * MIB) == []
     assert held(peak=None, parameters=1000 * MIB, optimizer=2000 * MIB) == []

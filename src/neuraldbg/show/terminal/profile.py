@@ -151,7 +151,7 @@ class _Writer(Writer):
         grid.add_column()
         if found.peak is not None:
             at = f"at {found.peak_at}" if found.peak_at else ""
-            grid.add_row("peak", size(found.peak), self.text(at, "dim"))
+            grid.add_row("most so far" if found.whole_run else "peak", size(found.peak), self.text(at, "dim"))
         for name in ("parameters", "gradients", "optimizer", "activations"):
             held = getattr(found, name)
             if held is not None:
@@ -160,6 +160,8 @@ class _Writer(Writer):
                 grid.add_row(name, "not measured", "")
             else:  # outputs of layers are a part of them, and not all are kept
                 grid.add_row(name, "not measured", self.text(f"outputs of layers: {size(outputs)}", "dim"))
+        if found.beside:
+            grid.add_row("beside the model", size(found.beside), self.text("on the device all the time", "dim"))
         return Padding(grid, (0, 0, 0, 2))
 
 

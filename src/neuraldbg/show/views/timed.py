@@ -70,7 +70,11 @@ def left_out(shown: int, costs: Floats, kept: list[int], timing: TimingFact) -> 
 def sampled_note(timing: TimingFact) -> str:
     """Write in how many steps the time was measured, and by which clock."""
     span = f"step {timing.first:,}" if timing.steps == 1 else f"steps {timing.first:,} to {timing.last:,}"
-    clocks = {"cpu": "the processor's clock", "cuda": "events on the device's own stream"}
+    clocks = {
+        "cpu": "the processor's clock",
+        "cuda": "events on the device's own stream",
+        "host": "the processor's clock when work for the devices was launched",
+    }
     said = f"Typical of {counted(timing.steps, 'sampled step')} ({span})" if timing.steps > 1 else f"Measured in {span}"
     return f"{said}, layers by {clocks.get(timing.clock, timing.clock)}"
 
