@@ -15,6 +15,8 @@ from neural.language.tree_builder import Misread, TreeBuilder
 if TYPE_CHECKING:
     import os
 
+    from neural.language.tree import Value
+
 EXTENSIONS = (".neural", ".nr", ".rnr")
 LARGEST = 1_000_000
 """Characters of a file that is read; the largest public one has 10,000."""
@@ -60,6 +62,13 @@ def parse(text: str, name: str = "<text>") -> SourceFile:
     except lark.exceptions.UnexpectedInput as error:
         raise SyntaxFault([problem_of(error, sources)]) from None
     return SourceFile(definitions, name, text, comments)
+
+
+def parse_value(text: str) -> Value:
+    """Return the value that a string holds, such as `"Adam(learning_rate=1e-4)"`. SyntaxFault is raised for none."""
+    (network,) = parse(f"network X {{ loss: {text}\n}}", name="<value>").networks
+    (section,) = network.sections
+    return section.values[0]
 
 
 FIRST = Span(1, 1, 1, 2)
