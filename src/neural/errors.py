@@ -7,7 +7,7 @@
     │   └── CheckFailed    the text can be read, and no model can be made of it
     └── MissingPackage     a package of the extra `neural` is not installed
 
-A `Problem` prints as a screen: file, line and column, the line itself with a caret, what was expected, the nearest name.
+A `Problem` prints as a screen: file, line and column, the line with a caret, what was expected, the nearest name.
 """
 
 from __future__ import annotations

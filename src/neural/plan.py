@@ -1,7 +1,7 @@
 """The result of a check: a `Plan` holds all that is needed to build and train a network, as plain values.
 
-Shapes are without the batch and channels last, as in Keras; None is a size that only the data tell. A layer's name is its
-type with its place among the layers around it: `Dense_1`, `Conv2D_2`.
+Shapes are without the batch and channels last, as in Keras; None is a size that only the data tell. A layer's name is
+its type with its place among the layers around it: `Dense_1`, `Conv2D_2`.
 """
 
 from __future__ import annotations

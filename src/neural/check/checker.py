@@ -1,11 +1,12 @@
 """Check a file: a tree enters, a `Plan` leaves, or one error with all that is wrong.
 
-The order is that of the data: the network is chosen, its macros are expanded, its layers are connected, and its training
-is checked.
+The order is that of the data: the network is chosen, its macros are expanded, its layers are connected, and its
+training is checked.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from neural.check.evaluation import Scope
@@ -22,14 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from neural.language.tree import Network, Section, SourceFile
-    from neural.plan import Search
+    from neural.plan import InputPlan, LayerPlan, Search
 
 START = Span(1, 1, 1, 2)
 
 
-def checked(
-    source: SourceFile, network: str | None = None, *, choose: Callable[[Search], Any] | None = None
-) -> Plan:
+def checked(source: SourceFile, network: str | None = None, *, choose: Callable[[Search], Any] | None = None) -> Plan:
     """Return the plan of one network of a file: that called `network`, the first one if it is None.
 
     `choose` gives the value of a search; without it the first choice or the middle of a range is taken. CheckFailed is
@@ -58,10 +57,13 @@ def _network(source: SourceFile, name: str | None, findings: Findings) -> Networ
         return networks[0]
     same = [each for each in networks if each.name == name]
     if not same:
-        names = [each.name for each in networks]
-        near = nearest(name, names)
+        known = [each.name for each in networks]
+        near = nearest(name, known)
         findings.problem(
-            f"no network is called {name!r}", networks[0].name_span, expected="one of " + ", ".join(names), suggestion=near
+            f"no network is called {name!r}",
+            networks[0].name_span,
+            expected="one of " + ", ".join(known),
+            suggestion=near,
         )
         return None
     if len(same) > 1:
@@ -76,8 +78,8 @@ def _plan(source: SourceFile, network: Network, findings: Findings) -> Plan | No
             findings.problem(f"the network {network.name} has no {needed}", network.name_span, expected=example)
         elif needed == "layers" and not sections[needed].items:
             findings.problem(f"the network {network.name} has no layers", sections[needed].span, expected=example)
-    layers = []
-    inputs = ()
+    layers: list[LayerPlan] = []
+    inputs: tuple[InputPlan, ...] = ()
     try:
         nodes = Expander(source, findings).items(
             sections["layers"].items if "layers" in sections else (), Scope(findings, {})
@@ -112,8 +114,6 @@ def _plan(source: SourceFile, network: Network, findings: Findings) -> Plan | No
 
 
 def _finished(plan: Plan, findings: Findings) -> Plan:
-    from dataclasses import replace  # noqa: PLC0415
-
     notes = tuple(sorted(findings.notes, key=lambda note: note.line))
     return replace(plan, searches=tuple(findings.searches.values()), notes=notes)
 
@@ -124,7 +124,9 @@ def _unread(plan: Plan, findings: Findings, network: Network) -> None:
     for each in plan.inputs:
         if each.name not in read and not findings.problems:
             message = f"no layer reads the input {each.name!r}"
-            findings.problem(message, network.name_span, expected=f'a branch {each.name}: {{ ... }}, or Add("{each.name}", ...)')
+            findings.problem(
+                message, network.name_span, expected=f'a branch {each.name}: {{ ... }}, or Add("{each.name}", ...)'
+            )
 
 
 def _sections(network: Network, findings: Findings) -> dict[str, Section]:

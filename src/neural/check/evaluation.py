@@ -112,7 +112,9 @@ def _variable(value: Variable, scope: Scope) -> Any:
             raise ValueFault("", value.span)
         return scope.variables[value.name]
     known = scope.variables or ()
-    words = f"one of {', '.join('$' + name for name in known)}" if known else "a $name only stands in a macro that has it"
+    words = (
+        f"one of {', '.join('$' + name for name in known)}" if known else "a $name only stands in a macro that has it"
+    )
     near = nearest(value.name, known)
     raise ValueFault(f"${value.name} is no parameter of this macro", value.span, words, f"${near}" if near else "")
 

@@ -128,7 +128,9 @@ class Expander:
     def grow(self, by: int, span: Span) -> None:
         self.count += by
         if self.count > MOST_LAYERS:
-            self.findings.problem(f"the network has more than {MOST_LAYERS:,} layers", span, expected="fewer repetitions")
+            self.findings.problem(
+                f"the network has more than {MOST_LAYERS:,} layers", span, expected="fewer repetitions"
+            )
             raise TooManyLayers
 
     def factor(self, layer: Layer, scope: Scope) -> int:
@@ -202,7 +204,10 @@ class Expander:
     def unknown(self, layer: Layer, scope: Scope) -> None:
         name = layer.type_name
         if name.endswith("Layer"):
-            message, expected = f"{name} is a layer of your own, and this file does not define it", f"define {name} {{ ... }}"
+            message, expected = (
+                f"{name} is a layer of your own, and this file does not define it",
+                f"define {name} {{ ... }}",
+            )
         else:
             message, expected = f"unknown layer {name!r}", "a layer of Keras, or a macro of this file"
         near = nearest(name, [*self.macros, *LAYERS])
@@ -252,7 +257,9 @@ class Expander:
             name = argument.name if argument.name is not None else _next(waiting, values)
             if name is None or name not in formals:
                 self.findings.problem(
-                    f"the macro {macro.name} has no parameter {name!r}" if name else f"too many arguments for {macro.name}",
+                    f"the macro {macro.name} has no parameter {name!r}"
+                    if name
+                    else f"too many arguments for {macro.name}",
                     argument.place,
                     expected=f"one of {', '.join(formals)}" if formals else f"{macro.name}()",
                     suggestion=nearest(name or "", formals),

@@ -47,9 +47,7 @@ class Findings:
         if (span, message) in self.seen or len(self.problems) >= MOST_PROBLEMS:
             return
         self.seen.add((span, message))
-        self.problems.append(
-            self.sources.problem(message, span, expected=expected, suggestion=suggestion, trail=trail)
-        )
+        self.problems.append(self.sources.problem(message, span, expected=expected, suggestion=suggestion, trail=trail))
 
     def fault(self, fault: ValueFault, trail: tuple[str, ...] = ()) -> None:
         """Add a value that cannot be computed as a problem, unless that of a macro's argument was said already."""

@@ -1,7 +1,7 @@
 """Connect layers and infer shapes: uses of built-in layers enter, `LayerPlan`s leave.
 
-The output of a layer is the input of the next one, as long as nothing else is said. A body (a macro, a block, the network)
-remembers what `Add()` without operands adds: its own input, or what the last LayerNormalization left behind.
+The output of a layer is the input of the next one, as long as nothing else is said. A body (a macro, a block, the
+network) remembers what `Add()` without operands adds: its own input, or what the last LayerNormalization left behind.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from neural.check.expansion import Group, Node, Parallel, Use
+from neural.check.blocks import around
+from neural.check.expansion import NOWHERE, Group, Node, Parallel, Use
 from neural.check.wiring import Wire, elementwise, operands
 from neural.layers.layer_type import COMMON, Inferred, ShapeFault, Values, volume
 from neural.layers.parameter import UNKNOWN, Given, bound
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 MOST_ELEMENTS = 10**10
 """Elements of one layer's output for one sample: 40 GB."""
 MOST_PARAMETERS = 10**12
-RECURRENT = ("LSTM", "GRU", "SimpleRNN", "Conv")
 BODY_ONLY = ("TransformerEncoder", "TransformerDecoder", "Transformer")
 """Layers that may have a block, which takes their place."""
 
@@ -39,8 +39,14 @@ class Body:
     """The output that `Add()` without operands adds."""
     norm_first: bool
     """True if the body begins with a LayerNormalization: what it reads is added, else what it gives."""
+    normed: bool = False
+    """True after a LayerNormalization."""
     ends: tuple[Wire, ...] = ()
     """The ends of the branches before, which the next layer merges."""
+    squeezed: Wire | None = None
+    """The image that a GlobalAveragePooling of this body reads."""
+    outer: bool = False
+    """True for the network itself, whose merging layers may read inputs that nothing read so far."""
 
 
 @dataclass
@@ -56,7 +62,12 @@ def connect(nodes: Sequence[Node], inputs: Sequence[InputPlan], findings: Findin
     """Return the layers of a network with inputs, shapes and numbers of parameters."""
     graph = Graph(findings, [Wire(each.name, each.shape) for each in inputs])
     container = Container({wire.name: wire for wire in graph.unread})
-    graph.run(nodes, graph.begin(nodes, graph.unread[0]), container)
+    body = graph.begin(nodes, graph.unread[0])
+    body.outer = True
+    graph.run(nodes, body, container)
+    if graph.memory is not None and not any(graph.memory.name in layer.inputs for layer in container.layers):
+        words = f'nothing reads the output of {graph.memory.name}: no layer with mode="cross" comes after it'
+        findings.note(graph.memory_span, words, approximated=True)
     return container.layers
 
 
@@ -65,8 +76,12 @@ class Graph:
 
     def __init__(self, findings: Findings, inputs: list[Wire]) -> None:
         self.findings = findings
+        self.names = tuple(wire.name for wire in inputs)
         self.unread = list(inputs)
         """The inputs of the network that no layer reads yet."""
+        self.memory: Wire | None = None
+        """The end of a sequence after which an Embedding reads the next input: what a decoder attends to."""
+        self.memory_span = NOWHERE
 
     @staticmethod
     def begin(nodes: Sequence[Node], wire: Wire) -> Body:
@@ -104,11 +119,11 @@ class Graph:
 
     def use(self, use: Use, body: Body, container: Container) -> None:
         """Connect one layer, and make its output the current one."""
-        name = f"{use.type.name}_{len(container.layers) + 1}"
         named, given = operands(use, container.names, self.findings)
         values, whole = self.bind(use, given)
-        wires = self.inputs(use, values, named, body)
+        wires = self.inputs(use, values, named, body, container)
         shapes = tuple(wire.shape for wire in wires if wire.shape is not None)
+        name = f"{use.type.name}_{len(container.layers) + 1}"
         before = LayerPlan(name, use.type.name, values, tuple(wire.name for wire in wires), (), 0, 0, use.span)
         before = replace(before, device=use.device)
         plan = None
@@ -121,8 +136,11 @@ class Graph:
         container.names[name] = wire
         for read in wires:
             self.unread = [each for each in self.unread if each.name != read.name]
+        if use.type.name.startswith("GlobalAveragePooling"):
+            body.squeezed = body.current
         if use.type.name == "LayerNormalization":
             body.residual = body.current if body.norm_first else wire
+            body.normed = True
         body.current = wire
         body.ends = ()
 
@@ -138,7 +156,9 @@ class Graph:
                 self.findings.note(argument.place, words)
         return found.values, not found.misuses and not any(each is UNKNOWN for each in found.values.values())
 
-    def inputs(self, use: Use, values: Values, named: tuple[Wire, ...], body: Body) -> tuple[Wire, ...]:
+    def inputs(
+        self, use: Use, values: Values, named: tuple[Wire, ...], body: Body, container: Container
+    ) -> tuple[Wire, ...]:
         """Return what a layer reads."""
         name = use.type.name
         if named:
@@ -147,38 +167,75 @@ class Graph:
             if use.type.merges:
                 return body.ends
             count = len(body.ends)
-            self.problem(use, f"{name} comes after {count} branches", expected="Add(), Concatenate() or another that merges")
+            self.problem(
+                use, f"{name} comes after {count} branches", expected="Add(), Concatenate() or another that merges"
+            )
             return (Wire("", None),)
         if name == "Embedding" and self.unread and body.current.name not in {wire.name for wire in self.unread}:
             wire = self.unread[0]
-            words = f"{name} reads the input {wire.name}; nothing after it reads the output of {body.current.name}"
-            self.findings.note(use.span, words, approximated=True)
+            self.findings.note(use.span, f"{name} reads the input {wire.name}, as nothing else does", approximated=True)
+            self.memory, self.memory_span = body.current, use.span
+            body.residual = wire
             return (wire,)
+        if name == "Embedding" and body.current.name not in {*self.names, ""}:
+            self.problem(
+                use, f"{name} reads ids, and gets the output of {body.current.name}", expected="an input before it"
+            )
+            return (Wire("", None),)
         if not use.type.merges:
-            return (body.current,)
+            return (self.excited(use, values, body, container),)
         if elementwise(name):
             return self.other_operand(use, body)
         cross = name == "TransformerDecoder" or values.get("mode") == "cross"
         return self.attended(use, body) if cross else (body.current,)
 
+    def excited(self, use: Use, values: Values, body: Body, container: Container) -> Wire:
+        """Return the current output. A gate of the channels of an image is multiplied with it first.
+
+        Public files write squeeze and excitation as pooling, two Dense layers and the next convolution.
+        """
+        gate, image, last = body.current, body.squeezed, container.layers[-1] if container.layers else None
+        if image is None or image.shape is None or gate.shape != image.shape[-1:] or last is None:
+            return gate
+        if (
+            last.parameters.get("activation") != "sigmoid"
+            or use.block is not None
+            or not _takes(use, values, image.shape)
+        ):
+            return gate
+        if _takes(use, values, gate.shape):
+            return gate
+        name = f"Multiply_{len(container.layers) + 1}"
+        words = (
+            f"{use.type.name} cannot read the {last.name} before it: {image.name} times {last.name} is taken ({name})"
+        )
+        self.findings.note(use.span, words, approximated=True)
+        merged = LayerPlan(name, "Multiply", {"gate": True}, (image.name, gate.name), image.shape, 0, 0, use.span)
+        container.layers.append(merged)
+        return Wire(name, image.shape)
+
     def other_operand(self, use: Use, body: Body) -> tuple[Wire, ...]:
         """Return the operands of a merging layer that names none."""
         others = [wire for wire in self.unread if wire.name != body.current.name]
-        if others:
+        if others and body.outer:
             return (body.current, *others)
         if body.residual.name == body.current.name:
-            self.problem(use, f"{use.type.name} has nothing to merge", expected="branches before it, or the names of two layers")
+            self.problem(
+                use, f"{use.type.name} has nothing to merge", expected="branches before it, or the names of two layers"
+            )
             return (Wire("", None),)
-        name = body.residual.name or "the input of its block"
-        words = f"{use.type.name}() has no operand: it merges the output before it with {name}"
+        added = "the input of its macro or block"
+        if body.normed:
+            added = f"{'the input' if body.norm_first else 'the output'} of the last LayerNormalization"
+        words = f"{use.type.name}() has no operand: it merges the output before it with {added}"
         self.findings.note(use.span, words, approximated=True)
         return (body.current, body.residual)
 
     def attended(self, use: Use, body: Body) -> tuple[Wire, ...]:
         """Return the input of a cross attention and what it attends to."""
         others = [wire for wire in self.unread if wire.name != body.current.name]
-        if others:
-            return (body.current, others[0])
+        if self.memory is not None or others:
+            return (body.current, self.memory or others[0])
         words = f"{use.type.name} has no second input: it attends to its own"
         self.findings.note(use.span, words, approximated=True)
         return (body.current, body.current)
@@ -188,10 +245,8 @@ class Graph:
     def inferred(self, use: Use, plan: LayerPlan, shapes: tuple[Shape, ...]) -> LayerPlan | None:
         """Return the plan with its shape and its parameters, None if there is a problem."""
         try:
-            if use.block is not None:
+            if use.block is not None or use.type.name == "ResidualConnection":
                 found = self.with_block(use, plan, shapes[0])
-            elif use.type.name == "ResidualConnection":
-                raise ShapeFault("needs a block of layers")
             elif use.type.wraps:
                 return None  # the missing layer is a problem already
             else:
@@ -203,15 +258,29 @@ class Graph:
             return None
         elements = volume(found.shape)
         if elements is not None and elements > MOST_ELEMENTS:
-            self.problem(use, f"the output of {use.type.name} has {elements:.3g} elements", expected=f"at most {MOST_ELEMENTS:.0g}")
+            self.problem(
+                use,
+                f"the output of {use.type.name} has {elements:.3g} elements",
+                expected=f"at most {MOST_ELEMENTS:.0g}",
+            )
             return None
         if found.parameter_count > MOST_PARAMETERS:
             words = f"{use.type.name} has {found.parameter_count:.3g} parameters"
             self.problem(use, words, expected=f"at most {MOST_PARAMETERS:.0g}")
             return None
+        if "projection" in found.parameters and use.type.name == "Add":
+            right, left = (shape_text(each[-1:]) for each in (shapes[1], shapes[0]))
+            words = (
+                f"Add() sums {left} and {right} channels: a 1x1 convolution without bias brings the second to the first"
+            )
+            self.findings.note(use.span, words, approximated=True)
         if use.type.name == "Output" and len(found.shape) > 1:
-            words = f"Output gives {shape_text(found.shape)}, one answer for each place: Flatten() before it gives one a sample"
+            words = (
+                f"Output gives {shape_text(found.shape)}, one answer a place: Flatten() before it gives one a sample"
+            )
             self.findings.note(use.span, words)
+        if not plan.parameters["trainable"]:
+            found = replace(found, trainable=0, fixed=found.parameter_count)
         return found
 
     def with_block(self, use: Use, plan: LayerPlan, shape: Shape) -> LayerPlan | None:
@@ -233,14 +302,25 @@ class Graph:
         if body.current.shape is None:
             return None
         if not children:
-            raise ShapeFault("has an empty block")
+            raise ShapeFault("needs a block of layers")
         if name in BODY_ONLY:
-            words = f"{name} with a block: the layers of the block run in its place, and its own parameters are not used"
+            words = (
+                f"{name} with a block: the layers of the block run in its place, and its own parameters are not used"
+            )
             self.findings.note(use.span, words, approximated=True)
-        return _around(plan, children, shape, body.current.shape)
+        return around(plan, children, shape, body.current.shape)
 
     def problem(self, use: Use, message: str, *, expected: str = "") -> None:
         self.findings.problem(message, use.span, expected=expected, trail=use.trail)
+
+
+def _takes(use: Use, values: Values, shape: Shape) -> bool:
+    """Return True if a layer takes an input of this shape."""
+    try:
+        use.type.infer((shape,), values)
+    except (ShapeFault, TypeError):  # a parameter that is unknown is a problem already
+        return False
+    return True
 
 
 def _first(nodes: Sequence[Node]) -> Use | None:
@@ -264,64 +344,3 @@ def _plain(kind: LayerType, plan: LayerPlan, shapes: tuple[Shape, ...]) -> Layer
             return replace(plan, parameters={**values, "projection": left}, shape=shapes[0], trainable=left * right)
     found: Inferred = kind.infer(shapes, values)
     return replace(plan, shape=found.shape, trainable=found.trainable, fixed=found.fixed)
-
-
-# ---------------------------------------------------------------- blocks
-
-
-def _around(plan: LayerPlan, children: tuple[LayerPlan, ...], given: Shape, inner: Shape) -> LayerPlan:
-    """Return the layer around a block; `given` is its input and `inner` the output of its last child."""
-    plan = replace(
-        plan,
-        children=children,
-        trainable=sum(each.trainable for each in children),
-        fixed=sum(each.fixed for each in children),
-    )
-    match plan.type:
-        case "ResidualConnection":
-            return _residual(plan, given, inner)
-        case "Bidirectional":
-            return _both_ways(plan, inner)
-        case "TimeDistributed":
-            return replace(plan, shape=(given[0], *inner))
-        case _:
-            return replace(plan, shape=inner)
-
-
-def _both_ways(plan: LayerPlan, inner: Shape) -> LayerPlan:
-    child = plan.children[0]
-    if len(plan.children) > 1 or not child.type.startswith(RECURRENT) or child.type.startswith(("Conv1", "Conv2", "Conv3")):
-        raise ShapeFault(f"needs one recurrent layer, such as LSTM(64), and has {child.type}")
-    last = inner[-1]
-    twice = plan.parameters["merge_mode"] == "concat" and last is not None
-    shape = (*inner[:-1], 2 * last) if twice and last is not None else inner
-    return replace(plan, shape=shape, trainable=2 * plan.trainable, fixed=2 * plan.fixed)
-
-
-def _residual(plan: LayerPlan, given: Shape, inner: Shape) -> LayerPlan:
-    """Return a sum of the input and the block. A last 1x1 convolution may be what brings the input to the block's shape."""
-    if inner == given:
-        return replace(plan, shape=given, parameters={**plan.parameters, "projection": None})
-    last, main = plan.children[-1], plan.children[-2].shape if len(plan.children) > 1 else given
-    if last.type.startswith("Conv") and set(last.parameters.get("kernel_size", ())) == {1}:
-        moved = _projected(last, given)
-        if moved is not None and moved.shape == main:
-            children = (*plan.children[:-1], moved)
-            trainable = plan.trainable - last.trainable + moved.trainable
-            parameters = {**plan.parameters, "projection": moved.name}
-            return replace(plan, children=children, trainable=trainable, shape=main, parameters=parameters)
-    raise ShapeFault(
-        f"adds its input of {shape_text(given)} to a block that gives {shape_text(inner)}: give the block that shape, or end "
-        "it with a Conv2D(..., kernel_size=1) that brings the input to the shape of the layers before"
-    )
-
-
-def _projected(plan: LayerPlan, given: Shape) -> LayerPlan | None:
-    """Return a convolution as it is on the input of its block, None if it does not fit there."""
-    from neural.layers import LAYERS  # noqa: PLC0415
-
-    try:
-        found = LAYERS[plan.type].infer((given,), plan.parameters)
-    except ShapeFault:
-        return None
-    return replace(plan, inputs=("",), shape=found.shape, trainable=found.trainable)

@@ -80,7 +80,9 @@ def _optimizer(name: str, rate: float, *own: Parameter) -> PartType:
         (
             Parameter("learning_rate", LEARNING_RATE, rate, "Size of its steps", aliases=("lr",)),
             *own,
-            Parameter("weight_decay", optional(NOT_NEGATIVE), 0.004 if name == "AdamW" else None, "Pull of weights to 0"),
+            Parameter(
+                "weight_decay", optional(NOT_NEGATIVE), 0.004 if name == "AdamW" else None, "Pull of weights to 0"
+            ),
             Parameter("clipnorm", optional(POSITIVE), None, "Largest norm of the gradient of a weight"),
             Parameter("global_clipnorm", optional(POSITIVE), None, "Largest norm of all gradients"),
             Parameter("clipvalue", optional(POSITIVE), None, "Largest value of a gradient"),
@@ -154,7 +156,9 @@ SCHEDULES = _by_name(
     PartType(
         "PiecewiseConstantDecay",
         (
-            Parameter("boundaries", Kind("steps in ascending order, such as [1000, 2000]", _ascending), REQUIRED, "Steps"),
+            Parameter(
+                "boundaries", Kind("steps in ascending order, such as [1000, 2000]", _ascending), REQUIRED, "Steps"
+            ),
             Parameter("values", Kind("rates above 0, such as [0.1, 0.01, 0.001]", _rates), REQUIRED, "One rate more"),
         ),
         2,
@@ -169,8 +173,8 @@ METRICS = (
     "accuracy", "auc", "binary_accuracy", "binary_crossentropy", "categorical_accuracy", "categorical_crossentropy",
     "cosine_similarity", "f1", "f1_score", "hinge", "kl_divergence", "loss", "mae", "mean_absolute_error",
     "mean_squared_error", "mse", "perplexity", "precision", "r2_score", "recall", "rmse", "root_mean_squared_error",
-    "sparse_categorical_accuracy", "sparse_categorical_crossentropy", "sparse_top_k_categorical_accuracy", "top_k_accuracy",
-    "top_k_categorical_accuracy",
+    "sparse_categorical_accuracy", "sparse_categorical_crossentropy", "sparse_top_k_categorical_accuracy",
+    "top_k_accuracy", "top_k_categorical_accuracy",
 )  # fmt: skip
 
 

@@ -79,7 +79,9 @@ class TrainingSections:
         """Return what a section names: a bare name, a string, a call, or a call inside a string."""
         fallback = PartPlan("", {})
         if len(section.values) != 1:
-            self.findings.problem(f"{section.name} has {len(section.values)} values", section.span, expected="one of them")
+            self.findings.problem(
+                f"{section.name} has {len(section.values)} values", section.span, expected="one of them"
+            )
             return fallback
         try:
             return self.named(self.opened(section.values[0]), known, what, section.values[0].span)
@@ -93,7 +95,9 @@ class TrainingSections:
             try:
                 inner = evaluate(parse_value(value.text), self.scope)
             except SourceError:
-                raise ValueFault("this string holds no name with arguments", value.span, '"Adam(learning_rate=0.001)"') from None
+                raise ValueFault(
+                    "this string holds no name with arguments", value.span, '"Adam(learning_rate=0.001)"'
+                ) from None
             if isinstance(inner, Called):
                 given = tuple(Given(each.name, each.value, value.span) for each in inner.given)
                 return Called(inner.name, given, value.span)
@@ -115,7 +119,9 @@ class TrainingSections:
         if part.name == "PiecewiseConstantDecay" and not result.misuses:
             steps, rates = result.values["boundaries"], result.values["values"]
             if len(rates) != len(steps) + 1:
-                raise ValueFault(f"{len(steps)} boundaries and {len(rates)} values", span, "one value more than boundaries")
+                raise ValueFault(
+                    f"{len(steps)} boundaries and {len(rates)} values", span, "one value more than boundaries"
+                )
         values = {key: None if value is UNKNOWN else value for key, value in result.values.items()}
         return PartPlan(part.name, values)
 
@@ -224,7 +230,9 @@ class TrainingSections:
         """Return a device, None if there is none of that name, which is a problem."""
         if device is UNKNOWN:
             return None
-        wrong = device_problem(device) if isinstance(device, str) else (f"{value_words(device)} is no device", '"cpu"', "")
+        wrong = (
+            device_problem(device) if isinstance(device, str) else (f"{value_words(device)} is no device", '"cpu"', "")
+        )
         if wrong is None:
             return str(device).lower()
         self.findings.problem(wrong[0], place, expected=wrong[1], suggestion=wrong[2])

@@ -1,6 +1,6 @@
 """The language of `.neural` files: `reader` makes a tree of a text, `formatter` a text of a tree.
 
-    grammar.lark       the grammar, for lark's LALR parser
-    tree_builder.py    what the parser recognises -> nodes of `tree.py`
-    syntax_words.py    an error of the parser -> words for a person
+grammar.lark       the grammar, for lark's LALR parser
+tree_builder.py    what the parser recognises -> nodes of `tree.py`
+syntax_words.py    an error of the parser -> words for a person
 """

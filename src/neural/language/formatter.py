@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from neural.errors import Span
-    from neural.language.tree import Definition
+    from neural.language.tree import Comment, Definition
 
 LINE = 100
 """A longer call has one argument a line."""
@@ -74,7 +74,9 @@ def value_text(value: Value) -> str:
             return f"${value.name}"
         case TupleValue():
             inner = ", ".join(map(value_text, value.items))
-            return f"({inner},)" if len(value.items) == 1 and not isinstance(value.items[0], Arithmetic) else f"({inner})"
+            return (
+                f"({inner},)" if len(value.items) == 1 and not isinstance(value.items[0], Arithmetic) else f"({inner})"
+            )
         case ListValue():
             return f"[{', '.join(map(value_text, value.items))}]"
         case Call():
@@ -93,15 +95,18 @@ def quoted(text: str) -> str:
 
 
 def argument_text(argument: Argument) -> str:
+    """Return an argument as one line, with its name if it has one."""
     name = "" if argument.name is None else f"{argument.name}="
     return name + value_text(argument.value)
 
 
 def arguments_text(arguments: Sequence[Argument]) -> str:
+    """Return arguments as one line, without their brackets."""
     return ", ".join(map(argument_text, arguments))
 
 
 def formal_text(formal: Formal) -> str:
+    """Return a parameter of a macro with its default."""
     return formal.name if formal.default is None else f"{formal.name}={value_text(formal.default)}"
 
 
@@ -162,7 +167,9 @@ class _Writer:
 
     # -------------------------------------------------------------- blocks
 
-    def block(self, header: str, header_line: int, close: str, end: Span, body: Callable[[], None], first: Span | None) -> None:
+    def block(
+        self, header: str, header_line: int, close: str, end: Span, body: Callable[[], None], first: Span | None
+    ) -> None:
         """Write a header, its statements one level deeper, the comments after them, and what closes the block."""
         self.line(header)
         self.trailing(header_line, first.start if first else end.end)
@@ -220,7 +227,7 @@ class _Writer:
             case _:
                 self.comments_before(node.span.end)
 
-    def move_first(self, inside: list[object]) -> None:
+    def move_first(self, inside: list[Comment]) -> None:
         """Write some of the coming comments now."""
         if not inside:
             return

@@ -22,7 +22,9 @@ LARGEST = 1_000_000
 """Characters of a file that is read; the largest public one has 10,000."""
 DEEPEST = 40
 """Brackets inside brackets: what reads the tree calls itself once for each."""
-PIECES = re.compile(r"""(?P<comment>\#[^\n]*|//[^\n]*|/\*[\s\S]*?\*/)|"[^"\n]*"|'[^'\n]*'|(?P<bracket>[][(){}])|(?P<unclosed>/\*)""")
+PIECES = re.compile(
+    r"""(?P<comment>\#[^\n]*|//[^\n]*|/\*[\s\S]*?\*/)|"[^"\n]*"|'[^'\n]*'|(?P<bracket>[][(){}])|(?P<unclosed>/\*)"""
+)
 
 
 def read(path: str | os.PathLike[str]) -> SourceFile:
@@ -32,7 +34,9 @@ def read(path: str | os.PathLike[str]) -> SourceFile:
     """
     path = Path(path)
     if path.suffix.lower() not in EXTENSIONS:
-        raise FileUnreadable(f"{path}: the extension is {path.suffix or 'missing'}, and must be one of .neural, .nr, .rnr")
+        raise FileUnreadable(
+            f"{path}: the extension is {path.suffix or 'missing'}, and must be one of .neural, .nr, .rnr"
+        )
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -46,7 +50,7 @@ def read(path: str | os.PathLike[str]) -> SourceFile:
 
 
 def parse(text: str, name: str = "<text>") -> SourceFile:
-    """Return the tree of a text; `name` is what messages call it. SyntaxFault is raised if it is not of the language."""
+    """Return the tree of a text; `name` is what messages call it. SyntaxFault is raised if it is not one."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     sources = Sources(name, text)
     if len(text) > LARGEST:

@@ -84,7 +84,7 @@ def shown(text: str) -> str:
 
 
 def _context(stack: list[Any]) -> str:
-    """Return the innermost thing that is not finished: "arguments", "list", "layers", "body", "settings", "" outside."""
+    """Return what is not finished: "arguments", "list", "layers", "body" or "settings", "" outside of all."""
     stack = _unfinished(stack)
     for index in range(len(stack) - 1, -1, -1):
         kind = getattr(stack[index], "type", None)
@@ -128,7 +128,7 @@ def expectation(accepted: set[str], stack: list[Any]) -> str:
     context = _context(stack)
     last = getattr(stack[-1], "type", None) if stack else None
     if last in {"NETWORK", "DEFINE"}:
-        return f"a name, such as {str(stack[-1])} MyModel"
+        return f"a name, such as {stack[-1]!s} MyModel"
     words = []
     if accepted >= VALUE_STARTS:
         words.append('a value, such as 10, "relu" or (3, 3)')

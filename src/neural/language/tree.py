@@ -1,4 +1,4 @@
-"""The tree of a `.neural` file: frozen values that `reader` makes of a text, and that `formatter` and `neural.check` read.
+"""The tree of a `.neural` file: frozen values, made by `reader`, read by `formatter` and `neural.check`.
 
 Two trees are equal if their texts say the same: places and comments do not count.
 """
@@ -6,9 +6,10 @@ Two trees are equal if their texts say the same: places and comments do not coun
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from neural.errors import Span
+if TYPE_CHECKING:
+    from neural.errors import Span
 
 SECTIONS = (
     "input", "layers", "loss", "optimizer", "metrics", "lr_schedule", "train", "execute", "execution", "hpo",

@@ -74,10 +74,12 @@ def around(children: list[Any]) -> Span:
 
 
 def is_token(part: Any, *kinds: str) -> bool:
+    """Return True for a token of one of these kinds."""
     return getattr(part, "type", None) in kinds
 
 
 def unquoted(token: Any) -> str:
+    """Return the text of a string without its quotes."""
     return str(token)[1:-1]
 
 
@@ -228,7 +230,7 @@ class TreeBuilder:
 
     def call(self, children: list[Any]) -> Call | Hpo:
         name = str(children[0])
-        found = next((each.value for each in children if isinstance(each, Part)), ())
+        found: Any = next((each.value for each in children if isinstance(each, Part)), ())
         if name.lower() == "hpo" and len(found) == 1 and found[0].name is None and isinstance(found[0].value, Call):
             return Hpo(found[0].value.name, found[0].value.arguments, around(children))
         return Call(name, found, around(children))

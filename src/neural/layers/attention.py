@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from neural.layers.layer_type import BIASED, WEIGHTED, Inferred, LayerType, ShapeFault, Values, sequence
 from neural.layers.parameter import ACTIVATION, ANYTHING, COUNT, FLAG, FRACTION, POSITIVE, Parameter, one_of, optional
-from neural.plan import Shape
+
+if TYPE_CHECKING:
+    from neural.plan import Shape
 
 HEADS = Parameter("num_heads", COUNT, 8, "Number of heads", aliases=("heads",))
 CAUSAL = Parameter("causal", FLAG, False, "Each step sees only the steps before it", aliases=("use_causal_mask",))

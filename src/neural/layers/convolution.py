@@ -60,7 +60,9 @@ def convolve(rank: int, shapes: tuple[Shape, ...], values: Values) -> Inferred:
     return Inferred((*windows(space, values, values["kernel_size"]), filters), weights + bias)
 
 
-def transposed_size(size: int | None, kernel: int, stride: int, dilation: int, padding: str, extra: int | None) -> int | None:
+def transposed_size(
+    size: int | None, kernel: int, stride: int, dilation: int, padding: str, extra: int | None
+) -> int | None:
     """Return the size along one axis after a transposed convolution, as Keras has it."""
     if size is None:
         return None

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from neural.layers.layer_type import ACTIVATED, BIASED, WEIGHTED, Inferred, LayerType, Values, last
 from neural.layers.parameter import COUNT, REQUIRED, Parameter
-from neural.plan import Shape
+
+if TYPE_CHECKING:
+    from neural.plan import Shape
 
 
 def infer(shapes: tuple[Shape, ...], values: Values) -> Inferred:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from neural.layers.layer_type import Inferred, LayerType, Values, spatial
 from neural.layers.parameter import FRACTION, NOT_NEGATIVE, REQUIRED, SHAPE, WHOLE, Parameter, optional
-from neural.plan import Shape
+
+if TYPE_CHECKING:
+    from neural.plan import Shape
 
 RATE = Parameter("rate", FRACTION, REQUIRED, "Share of values that are dropped", aliases=("p",))
 SEED = Parameter("seed", optional(WHOLE), None, "A seed of its own")

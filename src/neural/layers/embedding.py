@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from neural.layers.layer_type import Inferred, LayerType, Values, sequence, weight_parameters
 from neural.layers.parameter import ANYTHING, COUNT, FLAG, FRACTION, REQUIRED, Parameter
-from neural.plan import Shape
+
+if TYPE_CHECKING:
+    from neural.plan import Shape
 
 
 def embed(shapes: tuple[Shape, ...], values: Values) -> Inferred:

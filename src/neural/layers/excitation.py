@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from neural.layers.layer_type import Inferred, LayerType, Values, last
 from neural.layers.parameter import COUNT, Parameter
-from neural.plan import Shape
+
+if TYPE_CHECKING:
+    from neural.plan import Shape
 
 
 def excite(shapes: tuple[Shape, ...], values: Values) -> Inferred:

@@ -1,4 +1,4 @@
-"""Layers that make one output of several inputs: Add, Subtract, Multiply, Average, Maximum, Minimum, Concatenate, Dot."""
+"""Layers that make one output of several inputs: Add, Concatenate, Dot and others."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def join(shapes: tuple[Shape, ...], values: Values) -> Inferred:
     for shape in shapes[1:]:
         others = zip(shapes[0][:place] + shapes[0][place + 1 :], shape[:place] + shape[place + 1 :], strict=True)
         if any(one != other and None not in {one, other} for one, other in others):
-            raise ShapeFault(f"needs inputs that differ in one axis only, and gets {' and '.join(map(shape_text, shapes))}")
+            raise ShapeFault(
+                f"needs inputs that differ in one axis only, and gets {' and '.join(map(shape_text, shapes))}"
+            )
     along = [shape[place] for shape in shapes]
     known = [size for size in along if size is not None]
     total = sum(known) if len(known) == len(along) else None

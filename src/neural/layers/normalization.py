@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from neural.layers.layer_type import Inferred, LayerType, ShapeFault, Values, last, weight_parameters
 from neural.layers.parameter import COUNT, FLAG, FRACTION, POSITIVE, WHOLE, Parameter
-from neural.plan import Shape
+
+if TYPE_CHECKING:
+    from neural.plan import Shape
 
 AXIS = Parameter("axis", WHOLE, -1, "The axis of channels, which is the last one")
 EPSILON = Parameter("epsilon", POSITIVE, 1e-3, "Added to the variance", aliases=("eps",))

@@ -1,7 +1,7 @@
 """The parameters of layers: a name, a kind that converts what the file says, and Keras's default.
 
-A value of a file is an int, a float, a str, a bool, None or a tuple of those. `bound` gives a layer's values in the order
-and under the names of its parameters, and a `Misuse` for each that does not fit.
+A value of a file is an int, a float, a str, a bool, None or a tuple of those. `bound` gives a layer's values in the
+order and under the names of its parameters, and a `Misuse` for each that does not fit.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ def _shape(value: Any) -> tuple[int, ...]:
 
 
 ACTIVATIONS = (
-    "elu", "exponential", "gelu", "hard_sigmoid", "leaky_relu", "linear", "log_softmax", "mish", "relu", "relu6", "selu",
-    "sigmoid", "silu", "softmax", "softplus", "softsign", "swish", "tanh",
+    "elu", "exponential", "gelu", "hard_sigmoid", "leaky_relu", "linear", "log_softmax", "mish", "relu", "relu6",
+    "selu", "sigmoid", "silu", "softmax", "softplus", "softsign", "swish", "tanh",
 )  # fmt: skip
 
 
@@ -231,7 +231,9 @@ def bound(owner: str, parameters: Sequence[Parameter], positional: int, given: I
             values[parameter.name] = parameter.default
             shown = value_words(argument.value)
             near = nearest(argument.value, ACTIVATIONS) if parameter.kind is ACTIVATION and shown[0] == '"' else ""
-            misuses.append(Misuse(f"{parameter.name} of {owner} is {shown}", argument.place, parameter.kind.words, near))
+            misuses.append(
+                Misuse(f"{parameter.name} of {owner} is {shown}", argument.place, parameter.kind.words, near)
+            )
             continue
         if isinstance(argument.value, float) and isinstance(values[parameter.name], int):
             rounded.append(argument)
@@ -248,5 +250,7 @@ def _too_many(owner: str, parameters: Sequence[Parameter], argument: Given) -> M
     names = ", ".join(each.name for each in parameters)
     if not parameters:
         return Misuse(f"{owner} takes its parameters by name only", argument.place, "name=value")
-    count = {1: "one argument", 2: "two arguments", 3: "three arguments"}.get(len(parameters), f"{len(parameters)} arguments")
+    count = {1: "one argument", 2: "two arguments", 3: "three arguments"}.get(
+        len(parameters), f"{len(parameters)} arguments"
+    )
     return Misuse(f"{owner} takes at most {count} without a name", argument.place, f"{names}; others as name=value")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from neural.layers.convolution import FORMAT, windows
 from neural.layers.layer_type import Inferred, LayerType, Values, spatial
 from neural.layers.parameter import FLAG, REQUIRED, Parameter, one_of, optional, sizes
-from neural.plan import Shape
+
+if TYPE_CHECKING:
+    from neural.plan import Shape
 
 
 def pool(rank: int, shapes: tuple[Shape, ...], values: Values) -> Inferred:
