@@ -13,6 +13,7 @@ A `Problem` prints as a screen: file, line and column, the line with a caret, wh
 from __future__ import annotations
 
 import difflib
+import textwrap
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +71,7 @@ class Problem:
         if self.source_line.strip():
             lines += self._quoted()
         if self.expected:
-            lines.append(f"  expected: {self.expected}")
+            lines += textwrap.wrap(f"  expected: {self.expected}", WIDTH, subsequent_indent="    ", break_on_hyphens=False)
         if self.suggestion:
             lines.append(f"  did you mean: {self.suggestion}?")
         lines += [f"  {step}" for step in self.trail]

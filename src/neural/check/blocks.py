@@ -57,8 +57,8 @@ def _residual(plan: LayerPlan, given: Shape, inner: Shape) -> LayerPlan:
             parameters = {**plan.parameters, "projection": moved.name}
             return replace(plan, children=children, trainable=trainable, shape=main, parameters=parameters)
     raise ShapeFault(
-        f"adds its input of {shape_text(given)} to a block that gives {shape_text(inner)}: give the block that shape, or "
-        "end it with a Conv2D(..., kernel_size=1) that brings the input to the shape of the layers before"
+        f"adds its input of {shape_text(given)} to a block that gives {shape_text(inner)}: give the block that shape, "
+        "or end it with a Conv2D(..., kernel_size=1) that brings the input to the shape of the layers before"
     )
 
 

@@ -65,6 +65,7 @@ def connect(nodes: Sequence[Node], inputs: Sequence[InputPlan], findings: Findin
     body = graph.begin(nodes, graph.unread[0])
     body.outer = True
     graph.run(nodes, body, container)
+    graph.merged(nodes, body)
     if graph.memory is not None and not any(graph.memory.name in layer.inputs for layer in container.layers):
         words = f'nothing reads the output of {graph.memory.name}: no layer with mode="cross" comes after it'
         findings.note(graph.memory_span, words, approximated=True)
@@ -114,6 +115,17 @@ class Graph:
             container.names[name] = inner.current
         body.ends = tuple(ends)
         body.current = ends[0] if len(ends) == 1 else body.current
+
+    def merged(self, nodes: Sequence[Node], body: Body) -> None:
+        """Make a problem of branches with nothing after them."""
+        last = nodes[-1] if nodes else None
+        while isinstance(last, Group) and last.nodes:
+            last = last.nodes[-1]
+        if len(body.ends) > 1 and isinstance(last, Parallel):
+            words = "Add(), Concatenate() or another layer that merges them"
+            self.findings.problem(
+                f"{len(body.ends)} branches end without a layer after them", last.span, expected=words
+            )
 
     # ---------------------------------------------------------------- one layer
 
@@ -270,9 +282,7 @@ class Graph:
             return None
         if "projection" in found.parameters and use.type.name == "Add":
             right, left = (shape_text(each[-1:]) for each in (shapes[1], shapes[0]))
-            words = (
-                f"Add() sums {left} and {right} channels: a 1x1 convolution without bias brings the second to the first"
-            )
+            words = f"Add() sums {left} and {right} channels: a 1x1 convolution without bias brings one to the other"
             self.findings.note(use.span, words, approximated=True)
         if use.type.name == "Output" and len(found.shape) > 1:
             words = (
@@ -297,6 +307,7 @@ class Graph:
         body = self.begin(nodes, wire)
         unread, self.unread = self.unread, []
         self.run(nodes, body, container)
+        self.merged(nodes, body)
         self.unread = unread
         children = tuple(container.layers)
         if body.current.shape is None:

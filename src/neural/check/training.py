@@ -109,7 +109,7 @@ class TrainingSections:
         names = sorted({part.name for part in known.values()})
         if not isinstance(name, str) or name.lower().replace(" ", "_") not in known:
             shown = repr(name) if isinstance(name, str) else value_words(name)
-            near = nearest(name, known) if isinstance(name, str) else ""
+            near = nearest(name, [*known, *names]) if isinstance(name, str) else ""
             raise ValueFault(f"unknown {what} {shown}", span, "one of " + ", ".join(names), near)
         part = known[name.lower().replace(" ", "_")]
         given = tuple(Given(each.name, self.scheduled(each), each.place) for each in given)
@@ -172,7 +172,7 @@ class TrainingSections:
         """Return the settings of `train`, and those of `hpo` under its name."""
         section = self.sections.get("train")
         given = self.settings(section) if section else []
-        result = bound("train", TRAINING, 0, given)
+        result = bound("train", TRAINING, 0, given, "setting")
         for misuse in result.misuses:
             self.findings.misuse(misuse, section.name_span if section else NOWHERE)
         values: dict[str, Any] = dict(result.values)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from neural.errors import Span
     from neural.language.tree import Comment, Definition
 
+END = (10**9, 0)
 LINE = 100
 """A longer call has one argument a line."""
 
@@ -162,8 +163,10 @@ class _Writer:
         return any(span.start < each.span.start < span.end for each in self.comments[self.next_comment :])
 
     def rest(self) -> None:
-        self.written_to = self.written_to or (1 if self.lines else 0)
-        self.comments_before((10**9, 0))
+        """Write the comments after the last definition."""
+        if self.lines:
+            self.trailing(self.written_to, END)
+        self.comments_before(END)
 
     # -------------------------------------------------------------- blocks
 

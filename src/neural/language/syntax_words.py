@@ -38,6 +38,9 @@ def problem_of(error: Any, sources: Sources) -> Problem:
 def _misplaced(text: str, place: Span, accepted: set[str], stack: list[Any], sources: Sources) -> Problem:
     before = stack[-1] if stack else None
     name = str(before) if getattr(before, "type", None) == "NAME" else ""
+    if name and text == ":":
+        message = f"something is missing before {name!r}"
+        return sources.problem(message, Span(before.line, before.column, before.end_line, before.end_column))
     if name in SECTIONS or (name and _context(stack) == "settings"):
         return sources.problem(f"a colon is missing after {name}", place, expected=f"{name}: ...")
     if "COMMA" in accepted and accepted & {"RPAR", "RSQB"} and (text[0].isalnum() or text[0] in "\"'$[(_"):

@@ -44,7 +44,7 @@ def _size(shape: Shape, values: Values) -> int:
 def _block(size: int, attentions: int, values: Values) -> int:
     """Return the parameters of one block of torch.nn: attentions, two linear layers, and a norm after each of them."""
     linear = 2 * size * values["ff_dim"] + values["ff_dim"] + size
-    return attentions * (4 * size * size + 4 * size) + linear + (attentions + 1) * 2 * size
+    return int(attentions * (4 * size * size + 4 * size) + linear + (attentions + 1) * 2 * size)
 
 
 def encode(shapes: tuple[Shape, ...], values: Values) -> Inferred:

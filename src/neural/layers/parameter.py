@@ -196,7 +196,9 @@ def value_words(value: Any) -> str:
     return words if len(words) <= 40 else words[:37] + "..."
 
 
-def bound(owner: str, parameters: Sequence[Parameter], positional: int, given: Iterable[Given]) -> Bound:
+def bound(
+    owner: str, parameters: Sequence[Parameter], positional: int, given: Iterable[Given], noun: str = "parameter"
+) -> Bound:
     """Return the values of `parameters`, of which the first `positional` may be given by position."""
     by_name = {name: each for each in parameters for name in (each.name, *each.aliases)}
     values: dict[str, Any] = {}
@@ -213,11 +215,7 @@ def bound(owner: str, parameters: Sequence[Parameter], positional: int, given: I
         elif argument.name in by_name:
             parameter = by_name[argument.name]
         else:
-            names = ", ".join(each.name for each in parameters)
-            near = nearest(argument.name, by_name)
-            misuses.append(
-                Misuse(f"{owner} has no parameter {argument.name!r}", argument.place, f"one of {names}", near)
-            )
+            misuses.append(_unknown(owner, parameters, argument, noun))
             continue
         if parameter.name in values:
             misuses.append(Misuse(f"{parameter.name} of {owner} is given twice", argument.place))
@@ -244,6 +242,19 @@ def bound(owner: str, parameters: Sequence[Parameter], positional: int, given: I
         values.setdefault(parameter.name, parameter.default)
     ordered = {each.name: values[each.name] for each in parameters}
     return Bound(ordered, tuple(misuses), tuple(rounded))
+
+
+RARE = ("_initializer", "_regularizer", "_constraint")
+COMMON = ("name", "trainable", "dtype", "input_shape", "batch_input_shape")
+"""Parameters of every layer, which an error does not list."""
+
+
+def _unknown(owner: str, parameters: Sequence[Parameter], argument: Given, noun: str) -> Misuse:
+    listed = [each.name for each in parameters if not each.name.endswith(RARE) and each.name not in COMMON]
+    names = [name for each in parameters for name in (each.name, *each.aliases)]
+    words = f"one of {', '.join(listed)}" if listed else f"{owner} without one"
+    message = f"{owner} has no {noun} {argument.name!r}"
+    return Misuse(message, argument.place, words, nearest(argument.name or "", names))
 
 
 def _too_many(owner: str, parameters: Sequence[Parameter], argument: Given) -> Misuse:
