@@ -135,6 +135,8 @@ class Graph:
         values, whole = self.bind(use, given)
         wires = self.inputs(use, values, named, body, container)
         shapes = tuple(wire.shape for wire in wires if wire.shape is not None)
+        if use.type.name == "Add" and not named and not body.ends and wires[1:] == (body.residual,):
+            values = {**values, "projection": None}
         name = f"{use.type.name}_{len(container.layers) + 1}"
         before = LayerPlan(name, use.type.name, values, tuple(wire.name for wire in wires), (), 0, 0, use.span)
         before = replace(before, device=use.device)
@@ -280,7 +282,7 @@ class Graph:
             words = f"{use.type.name} has {found.parameter_count:.3g} parameters"
             self.problem(use, words, expected=f"at most {MOST_PARAMETERS:.0g}")
             return None
-        if "projection" in found.parameters and use.type.name == "Add":
+        if use.type.name == "Add" and found.parameters.get("projection"):
             right, left = (shape_text(each[-1:]) for each in (shapes[1], shapes[0]))
             words = f"Add() sums {left} and {right} channels: a 1x1 convolution without bias brings one to the other"
             self.findings.note(use.span, words, approximated=True)
@@ -348,7 +350,7 @@ def _first(nodes: Sequence[Node]) -> Use | None:
 def _plain(kind: LayerType, plan: LayerPlan, shapes: tuple[Shape, ...]) -> LayerPlan:
     """Return a layer without a block with what its shape function says."""
     values = plan.parameters
-    if kind.name == "Add" and len(shapes) == 2 and shapes[0][:-1] == shapes[1][:-1] and shapes[0] != shapes[1]:
+    if "projection" in values and shapes[0][:-1] == shapes[1][:-1] and shapes[0] != shapes[1]:
         # A sum of other channels is how public files write a shortcut: as in ResNet, a 1x1 convolution brings it over.
         left, right = shapes[0][-1], shapes[1][-1]
         if left is not None and right is not None and 1 not in {left, right}:
