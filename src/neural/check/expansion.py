@@ -265,8 +265,10 @@ class Expander:
                     suggestion=nearest(name or "", formals),
                     trail=scope.trail,
                 )
+                waiting = []  # what it was meant for may be missing: one problem is enough
+                values = {**dict.fromkeys(formals, UNKNOWN), **values}
                 continue
-            if name in values:
+            if values.get(name, UNKNOWN) is not UNKNOWN:
                 self.findings.problem(f"{name} of {macro.name} is given twice", argument.place, trail=scope.trail)
             values[name] = argument.value
         inner = Scope(self.findings, values, scope.trail)

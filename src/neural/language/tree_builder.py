@@ -102,7 +102,7 @@ class TreeBuilder:
 
     def define(self, children: list[Any]) -> Macro:
         formals = tuple(each for each in children if isinstance(each, Formal))
-        (items,) = (each.value for each in children if isinstance(each, Part))
+        items = layers_only(children)
         return Macro(str(children[1]), formals, items, around(children), span_of(children[1]))
 
     def formal(self, children: list[Any]) -> Formal:
@@ -116,7 +116,7 @@ class TreeBuilder:
         return Section(str(children[0]), values, (), around(children), span_of(children[0]))
 
     def layers(self, children: list[Any]) -> Section:
-        (items,) = (each.value for each in children if isinstance(each, Part))
+        items = layers_only(children)
         whole = around([each for each in children if not (isinstance(each, Part) and each.span.line == 0)])
         return Section("layers", (), items, whole, span_of(children[0]))
 
@@ -245,6 +245,14 @@ class TreeBuilder:
 def within(children: list[Any]) -> tuple[Value, ...]:
     """Return the values between the brackets and commas."""
     return tuple(each for each in children if not hasattr(each, "type"))
+
+
+def layers_only(children: list[Any]) -> tuple[Any, ...]:
+    """Return the items among the children, which must not be settings."""
+    (items,) = (each.value for each in children if isinstance(each, Part))
+    if items and isinstance(items[0], Setting):
+        raise unknown_section(items[0])
+    return items  # type: ignore[no-any-return]
 
 
 def arithmetic(children: list[Any]) -> Value:

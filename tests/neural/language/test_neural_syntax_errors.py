@@ -118,7 +118,27 @@ def words_of(text):
 
 
 def test_no_token_of_the_parser_is_named():
-    pieces = ["network", "N", "{", "layers", ":", "Dense", "(", "1", ",", ")", "[", "]", "=", "@", "*", '"s"', "$a", "}", ";"]
+    pieces = [
+        "network",
+        "N",
+        "{",
+        "layers",
+        ":",
+        "Dense",
+        "(",
+        "1",
+        ",",
+        ")",
+        "[",
+        "]",
+        "=",
+        "@",
+        "*",
+        '"s"',
+        "$a",
+        "}",
+        ";",
+    ]
     for first in pieces:
         for second in pieces:
             for third in ("}", ",", "1"):

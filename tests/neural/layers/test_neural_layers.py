@@ -141,16 +141,7 @@ def test_what_cannot_be_built_says_why(name):
 
 
 def test_every_layer_of_the_public_grammar_is_known():
-    names = """
-        Dense Conv1D Conv2D Conv3D Conv1DTranspose Conv2DTranspose Conv3DTranspose DepthwiseConv2D SeparableConv2D Dropout
-        SpatialDropout1D SpatialDropout2D SpatialDropout3D GaussianNoise GaussianDropout AlphaDropout Flatten Output
-        Activation LSTM GRU SimpleRNN LSTMCell GRUCell SimpleRNNCell SimpleRNNDropoutWrapper GRUDropoutWrapper
-        LSTMDropoutWrapper Bidirectional ConvLSTM2D ConvGRU2D BatchNormalization LayerNormalization
-        InstanceNormalization GroupNormalization Attention Transformer TransformerEncoder TransformerDecoder
-        ResidualConnection Inception CapsuleLayer SqueezeExcitation GraphConv GraphAttention Embedding QuantumLayer
-        DynamicLayer TimeDistributed Lambda Add Subtract Multiply Average Maximum Concatenate Dot ActivityRegularization
-        L1 L2 L1L2 CustomShape Reshape MultiHeadAttention PositionalEncoding
-    """.split()
+    names = ["Dense", "Conv1D", "Conv2D", "Conv3D", "Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose", "DepthwiseConv2D", "SeparableConv2D", "Dropout", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D", "GaussianNoise", "GaussianDropout", "AlphaDropout", "Flatten", "Output", "Activation", "LSTM", "GRU", "SimpleRNN", "LSTMCell", "GRUCell", "SimpleRNNCell", "SimpleRNNDropoutWrapper", "GRUDropoutWrapper", "LSTMDropoutWrapper", "Bidirectional", "ConvLSTM2D", "ConvGRU2D", "BatchNormalization", "LayerNormalization", "InstanceNormalization", "GroupNormalization", "Attention", "Transformer", "TransformerEncoder", "TransformerDecoder", "ResidualConnection", "Inception", "CapsuleLayer", "SqueezeExcitation", "GraphConv", "GraphAttention", "Embedding", "QuantumLayer", "DynamicLayer", "TimeDistributed", "Lambda", "Add", "Subtract", "Multiply", "Average", "Maximum", "Concatenate", "Dot", "ActivityRegularization", "L1", "L2", "L1L2", "CustomShape", "Reshape", "MultiHeadAttention", "PositionalEncoding"]
     names += [
         f"{word}Pooling{rank}D"
         for word in ("Max", "Average", "GlobalMax", "GlobalAverage", "AdaptiveMax", "AdaptiveAverage")
@@ -187,7 +178,12 @@ def test_all_parameters_have_their_canonical_values():
     values = plan_of('Conv2D(4, 3, "swish", strides=2)', IMAGE).layers[0].parameters
     assert values["kernel_size"] == (3, 3)
     assert values["strides"] == (2, 2)
-    assert (values["filters"], values["activation"], values["padding"], values["use_bias"]) == (4, "silu", "valid", True)
+    assert (values["filters"], values["activation"], values["padding"], values["use_bias"]) == (
+        4,
+        "silu",
+        "valid",
+        True,
+    )
     assert plan_of("BatchNormalization()", IMAGE).layers[0].parameters["momentum"] == 0.99
 
 
@@ -201,7 +197,11 @@ REFUSALS = [
     ("Conv2D(4, 3)", SEQUENCE, "Conv2D needs an input of (height, width, channels), and gets (20, 8)"),
     ("Conv2D(4, 40)", IMAGE, "Conv2D has a window of (40, 40), larger than its input of (32, 32)"),
     ("Conv2D(4, 3, groups=2)", IMAGE, "Conv2D has 2 groups, which divide not both 3 channels and 4 filters"),
-    ("Conv2D(4, 3, strides=2, dilation_rate=2)", IMAGE, "Conv2D takes no strides above 1 together with a dilation_rate"),
+    (
+        "Conv2D(4, 3, strides=2, dilation_rate=2)",
+        IMAGE,
+        "Conv2D takes no strides above 1 together with a dilation_rate",
+    ),
     ("MaxPooling2D(64)", IMAGE, "MaxPooling2D has a window of (64, 64), larger than its input of (32, 32)"),
     ("LSTM(4)", VECTOR, "LSTM needs an input of (steps, features), and gets (10,)"),
     ("LSTM(4, return_state=true)", SEQUENCE, "LSTM has return_state=true: only one output of a layer can be used here"),
