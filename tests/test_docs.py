@@ -369,6 +369,13 @@ def test_every_part_of_the_house_is_drawn():
     assert set(re.findall(r"^  ([\w.]+)", house, re.MULTILINE)) == parts
 
 
+def test_every_part_of_the_language_is_drawn():
+    folder = PACKAGE.with_name("neural")
+    parts = {p.name for p in folder.iterdir() if p.suffix == ".py" or (p / "__init__.py").is_file()} - {"__main__.py"}
+    house = re.search(r"```\nsrc/neural/\n(.*?)```", ARCHITECTURE, re.DOTALL)[1]
+    assert set(re.findall(r"^  ([\w.]+)", house, re.MULTILINE)) == parts
+
+
 def test_every_file_of_capture_is_told():
     files = {p.name for p in (PACKAGE / "capture").glob("*.py")} - {"__init__.py"}
     assert [name for name in sorted(files) if f"`{name}`" not in ARCHITECTURE] == []

@@ -13,7 +13,8 @@ PIECES = (
     "{", "}", "(", ")", "[", "]", ",", ":", "=", "*", "@", "$x", "$", "HPO(choice(", "1e999", "-1", "0", "1e-400",
     "999999999999", "* 1000000000", '"', "'", "#", "//", "/*", "*/", "None", "true", "Dense", "Add()", "define X {",
     "network", "layers:", "input:", "é", "\x00", "\n", ";", "9" * 50, ".5", "_", "loss", "train {", "block: {",
-    "ResidualConnection {", "Embedding(10, 10)", "name=", "(" * 50, "0.0", "TimeDistributed(", "Step(width=4)", "\r", "\t",
+    "ResidualConnection {", "Embedding(10, 10)", "name=", "(" * 50, "0.0", "TimeDistributed(", "Step(width=4)", "\r",
+    "\t",
 )  # fmt: skip
 SECOND = 1.0
 

@@ -141,7 +141,19 @@ def test_what_cannot_be_built_says_why(name):
 
 
 def test_every_layer_of_the_public_grammar_is_known():
-    names = ["Dense", "Conv1D", "Conv2D", "Conv3D", "Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose", "DepthwiseConv2D", "SeparableConv2D", "Dropout", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D", "GaussianNoise", "GaussianDropout", "AlphaDropout", "Flatten", "Output", "Activation", "LSTM", "GRU", "SimpleRNN", "LSTMCell", "GRUCell", "SimpleRNNCell", "SimpleRNNDropoutWrapper", "GRUDropoutWrapper", "LSTMDropoutWrapper", "Bidirectional", "ConvLSTM2D", "ConvGRU2D", "BatchNormalization", "LayerNormalization", "InstanceNormalization", "GroupNormalization", "Attention", "Transformer", "TransformerEncoder", "TransformerDecoder", "ResidualConnection", "Inception", "CapsuleLayer", "SqueezeExcitation", "GraphConv", "GraphAttention", "Embedding", "QuantumLayer", "DynamicLayer", "TimeDistributed", "Lambda", "Add", "Subtract", "Multiply", "Average", "Maximum", "Concatenate", "Dot", "ActivityRegularization", "L1", "L2", "L1L2", "CustomShape", "Reshape", "MultiHeadAttention", "PositionalEncoding"]
+    names = [
+        "Dense", "Conv1D", "Conv2D", "Conv3D", "Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose",
+        "DepthwiseConv2D", "SeparableConv2D", "Dropout", "SpatialDropout1D", "SpatialDropout2D",
+        "SpatialDropout3D", "GaussianNoise", "GaussianDropout", "AlphaDropout", "Flatten", "Output",
+        "Activation", "LSTM", "GRU", "SimpleRNN", "LSTMCell", "GRUCell", "SimpleRNNCell",
+        "SimpleRNNDropoutWrapper", "GRUDropoutWrapper", "LSTMDropoutWrapper", "Bidirectional", "ConvLSTM2D",
+        "ConvGRU2D", "BatchNormalization", "LayerNormalization", "InstanceNormalization", "GroupNormalization",
+        "Attention", "Transformer", "TransformerEncoder", "TransformerDecoder", "ResidualConnection",
+        "Inception", "CapsuleLayer", "SqueezeExcitation", "GraphConv", "GraphAttention", "Embedding",
+        "QuantumLayer", "DynamicLayer", "TimeDistributed", "Lambda", "Add", "Subtract", "Multiply", "Average",
+        "Maximum", "Concatenate", "Dot", "ActivityRegularization", "L1", "L2", "L1L2", "CustomShape", "Reshape",
+        "MultiHeadAttention", "PositionalEncoding",
+    ]  # fmt: skip
     names += [
         f"{word}Pooling{rank}D"
         for word in ("Max", "Average", "GlobalMax", "GlobalAverage", "AdaptiveMax", "AdaptiveAverage")
