@@ -461,6 +461,7 @@ def test_the_site_has_every_document_and_every_docstring(site):
     assert "or call <code>action</code>" in api, "of a method, too"
     assert 'id="NeuralDbg.explain_failure"' in api, "of one that it inherits, too"
     rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    rooms |= {f"neural.{path.parent.name}" for path in PACKAGE.with_name("neural").glob("*/__init__.py")}
     assert {path.parent.name for path in (site / "reference").glob("*/index.html")} == rooms
     assert not (ROOT / "site").exists() or "site/" in (ROOT / ".gitignore").read_text(encoding="utf-8").split()
 
