@@ -1,5 +1,7 @@
 """Macros, repetitions, arithmetic and searches: what a file says in short becomes single layers with plain values."""
 
+import pickle
+
 import pytest
 from tests.neural.sample_files import MACROS, SEARCHES, SHADOWED, network
 
@@ -177,3 +179,14 @@ def test_a_search_may_take_other_values():
     plan = plan_of(SEARCHES, choose=lambda search: search.values[-1] if search.kind == "choice" else search.values[1])
     assert [layer.type for layer in plan.layers] == ["Dense", "Dropout", "Dense", "Dropout", "Output"]
     assert [search.taken for search in plan.searches][:4] == [32, "tanh", 0.6, 20]
+
+
+def test_the_deepest_model_can_be_checked_written_and_sent():
+    macros = (
+        "".join(f"define M{n} {{ ResidualConnection {{ M{n + 1}() }} }}\n" for n in range(48))
+        + "define M48 { Dense(4) }\n"
+    )
+    plan = plan_of(macros + network("M0()"))
+    assert len(list(plan.walk())) == 49
+    assert len(str(plan.to_dict())) > 1000
+    assert pickle.loads(pickle.dumps(plan)) == plan

@@ -183,8 +183,9 @@ def test_windows_ends_of_lines_become_plain_ones(model, capsys, tmp_path):
 # ---------------------------------------------------------------- the rest
 
 
-def test_the_version(capsys):
-    status, out, _ = called(capsys, "version")
+@pytest.mark.parametrize("command", ["version", "--version"])
+def test_the_version(capsys, command):
+    status, out, _ = called(capsys, command)
     assert status == 0
     assert out.startswith("neural ")
 
