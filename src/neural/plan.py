@@ -25,7 +25,7 @@ def shape_text(shape: Shape) -> str:
 
 @dataclass(frozen=True)
 class InputPlan:
-    """Hold one input of a network."""
+    """Hold one input of a network, with its shape."""
 
     name: str
     """Its name in the file, `input` if it has none."""
@@ -94,7 +94,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Plan:
-    """Hold a network that was checked."""
+    """Hold all that is known of a network that was checked."""
 
     name: str
     file: str

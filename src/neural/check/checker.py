@@ -78,6 +78,7 @@ def _plan(source: SourceFile, network: Network, findings: Findings) -> Plan | No
             findings.problem(f"the network {network.name} has no {needed}", network.name_span, expected=example)
         elif needed == "layers" and not sections[needed].items:
             findings.problem(f"the network {network.name} has no layers", sections[needed].span, expected=example)
+    # The layers decide the shape of the input, and both the loss that is taken if there is none.
     layers: list[LayerPlan] = []
     inputs: tuple[InputPlan, ...] = ()
     try:

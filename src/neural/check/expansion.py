@@ -38,7 +38,7 @@ class TooManyLayers(Exception):
 
 @dataclass(frozen=True)
 class Use:
-    """Hold one built-in layer with computed arguments."""
+    """Hold one use of a built-in layer, with computed arguments."""
 
     type: LayerType
     given: tuple[Given, ...]
@@ -58,7 +58,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Parallel:
-    """Hold branches that read the same input."""
+    """Hold branches side by side, which read the same input."""
 
     branches: tuple[tuple[str, tuple[Node, ...]], ...]
     span: Span
@@ -76,7 +76,7 @@ def device_problem(device: str) -> tuple[str, str, str] | None:
 
 
 class Expander:
-    """Expand the layers of one network."""
+    """Expand the macros and repetitions of one network."""
 
     def __init__(self, source: SourceFile, findings: Findings) -> None:
         self.findings = findings

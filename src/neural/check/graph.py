@@ -73,7 +73,7 @@ def connect(nodes: Sequence[Node], inputs: Sequence[InputPlan], findings: Findin
 
 
 class Graph:
-    """Connect the layers of one network."""
+    """Connect the layers of one network, and infer their shapes."""
 
     def __init__(self, findings: Findings, inputs: list[Wire]) -> None:
         self.findings = findings
@@ -131,12 +131,14 @@ class Graph:
 
     def use(self, use: Use, body: Body, container: Container) -> None:
         """Connect one layer, and make its output the current one."""
+        # Arguments first: the mode of an attention, or the names of operands, say what is read.
         named, given = operands(use, container.names, self.findings)
         values, whole = self.bind(use, given)
         wires = self.inputs(use, values, named, body, container)
         shapes = tuple(wire.shape for wire in wires if wire.shape is not None)
         if use.type.name == "Add" and not named and not body.ends and wires[1:] == (body.residual,):
             values = {**values, "projection": None}
+        # A gate may have been put in between, so the name comes after the inputs.
         name = f"{use.type.name}_{len(container.layers) + 1}"
         before = LayerPlan(name, use.type.name, values, tuple(wire.name for wire in wires), (), 0, 0, use.span)
         before = replace(before, device=use.device)
@@ -144,6 +146,7 @@ class Graph:
         if whole and len(shapes) == len(wires):
             plan = self.inferred(use, before, shapes)
         container.layers.append(plan or before)
+        # What comes after may read it as the current output, by its name, or as what a sum adds.
         wire = Wire(name, plan.shape if plan else None)
         if values.get("name"):
             container.names[str(values["name"])] = wire
@@ -175,6 +178,7 @@ class Graph:
     ) -> tuple[Wire, ...]:
         """Return what a layer reads."""
         name = use.type.name
+        # What the file says comes before what is only meant.
         if named:
             return named
         if len(body.ends) > 1:
@@ -185,6 +189,7 @@ class Graph:
                 use, f"{name} comes after {count} branches", expected="Add(), Concatenate() or another that merges"
             )
             return (Wire("", None),)
+        # An Embedding in the middle begins another sequence: it cannot read numbers.
         if name == "Embedding" and self.unread and body.current.name not in {wire.name for wire in self.unread}:
             wire = self.unread[0]
             self.findings.note(use.span, f"{name} reads the input {wire.name}, as nothing else does", approximated=True)
@@ -270,6 +275,7 @@ class Graph:
             return None
         if found is None:
             return None
+        # Larger ones would fail much later, without a line of the file.
         elements = volume(found.shape)
         if elements is not None and elements > MOST_ELEMENTS:
             self.problem(
@@ -303,6 +309,7 @@ class Graph:
         within = shape[1:] if name == "TimeDistributed" else shape
         if name == "TimeDistributed" and len(shape) < 2:
             raise ShapeFault(f"needs an input of (steps, ...), and gets {shape_text(shape)}")
+        # The layers of a block are numbered among themselves, and its input has no name.
         nodes = use.block or ()
         wire = Wire("", within)
         container = Container({})

@@ -132,12 +132,14 @@ class TreeBuilder:
         place = span_of(name)
         if str(name) in TOP_LEVEL and len(children) == 1:
             raise Misread(f"{str(name)!r} begins here inside another definition", place, expected="a } before it")
+        # Arguments, device, block and factor may come in any order, each once.
         parts: dict[str, Part] = {}
         for part in suffixes:
             if part.kind in parts:
                 words = {"device": "a second device", "block": "a second block", "repeat": "a second factor"}
                 raise Misread(f"{words[part.kind]} of the same layer", part.span)
             parts[part.kind] = part
+        # A block of settings alone is a section whose name is not known.
         block = parts["block"].value if "block" in parts else None
         if block and isinstance(block[0], Setting):
             if "arguments" not in parts:

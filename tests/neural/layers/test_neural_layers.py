@@ -238,6 +238,7 @@ REFUSALS = [
     ("Dense(4.5)", VECTOR, "units of Dense is 4.5"),
     ("Dense(true)", VECTOR, "units of Dense is true"),
     ("Dense()", VECTOR, "Dense needs units"),
+    ("Dense(LSTM(4))", VECTOR, "units of Dense is LSTM(...)"),
     ("Dense(4, relu, 3)", VECTOR, "Dense takes at most two arguments without a name"),
     ("Dense(4, units=3)", VECTOR, "units of Dense is given twice"),
     ("Dense(4, unit=3)", VECTOR, "Dense has no parameter 'unit'"),
