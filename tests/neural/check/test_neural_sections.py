@@ -119,6 +119,8 @@ def test_a_network_by_its_name():
     assert len(plan_of(SEVERAL_NETWORKS, "Large").layers) == 2
     notes = [note.text for note in plan_of(SEVERAL_NETWORKS, "Small").notes]
     assert notes[0] == "2 networks are called Small: the first one is taken"
+    assert [plan_of(SEVERAL_NETWORKS, place).inputs[0].shape for place in "123"] == [(3,), (3,), (4,)]
+    assert problems_of(SEVERAL_NETWORKS, "4")[0].message == "no network is called '4'"
     (problem,) = problems_of(SEVERAL_NETWORKS, "Largo")
     assert (problem.message, problem.suggestion) == ("no network is called 'Largo'", "Large")
 
