@@ -42,8 +42,8 @@ class LayerPlan:
     type: str
     """The canonical name of the type, as in Keras."""
     parameters: Mapping[str, Any]
-    """By their names in Keras, and what was found out: of an Add without operands `projection`, the channels to which
-    a 1x1 convolution without a bias brings its second input; of a ResidualConnection `projection`, the name of the child
+    """By their names in Keras, and what was found out: of an Add without operands `projection`, the channels to
+    which a 1x1 convolution without a bias brings its second input; of a ResidualConnection `projection`, the name of the child
     on the way of its input (both None without one); of a Multiply that was put in `gate`: its second input has channels
     and no axes of space."""
     inputs: tuple[str, ...]
