@@ -42,10 +42,13 @@ class LayerPlan:
     type: str
     """The canonical name of the type, as in Keras."""
     parameters: Mapping[str, Any]
-    """By their names in Keras, and what was found out: of an Add without operands `projection`, the channels to
-    which a 1x1 convolution without a bias brings its second input; of a ResidualConnection `projection`, the name of the child
-    on the way of its input (both None without one); of a Multiply that was put in `gate`: its second input has channels
-    and no axes of space."""
+    """By their names in Keras, and what the check adds:
+
+    - `projection` of an Add without operands: the channels to which a 1x1 convolution without a bias brings its second
+      input; None without one;
+    - `projection` of a ResidualConnection: the name of the child on the way of its input; None without one;
+    - `gate` of a Multiply that was put in: its second input has channels and no axes of space.
+    """
     inputs: tuple[str, ...]
     """The names of the layers or inputs that it reads. Within a block, `""` is the input of the block."""
     shape: Shape
