@@ -1,0 +1,60 @@
+"""The command line: `neural COMMAND`. Exit status 0 ok, 1 the file has problems, 2 wrong use."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from neural.cli.check import COMMAND as CHECK
+from neural.cli.fmt import COMMAND as FMT
+from neural.cli.version import COMMAND as VERSION
+from neural.errors import NeuralError, SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMANDS = (CHECK, FMT, VERSION)
+"""Each is a file of this folder; its callback returns an exit status."""
+OK, PROBLEMS, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
+
+
+def _print_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked:
+        VERSION.main([], standalone_mode=False)
+        context.exit()
+
+
+@click.group("neural", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
+)
+def GROUP() -> None:  # noqa: N802 (as COMMAND is)
+    """Work with models that are described in a .neural file."""
+
+
+for _command in COMMANDS:
+    GROUP.add_command(_command)
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    try:
+        result = GROUP.main(None if args is None else list(args), prog_name="neural", standalone_mode=False)
+        return int(result or 0)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        return INTERRUPTED
+    except SourceError as error:
+        sys.stderr.write(f"{error}\n\n{_counted(len(error.problems))}\n")
+        return PROBLEMS
+    except NeuralError as error:
+        sys.stderr.write(f"neural: {error}\n")
+        return WRONG_USE
+
+
+def _counted(problems: int) -> str:
+    return "1 problem" if problems == 1 else f"{problems} problems"

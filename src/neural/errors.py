@@ -1,0 +1,158 @@
+"""The errors that the `.neural` language raises on purpose, as one tree.
+
+    NeuralError
+    ├── FileUnreadable     no file, no text, or an extension of another language
+    ├── SourceError        something in the text of a file; carries one Problem for each place
+    │   ├── SyntaxFault    the text is not of the language
+    │   └── CheckFailed    the text can be read, and no model can be made of it
+    └── MissingPackage     a package of the extra `neural` is not installed
+
+A `Problem` prints as a screen: file, line and column, the line with a caret, what was expected, the nearest name.
+"""
+
+from __future__ import annotations
+
+import difflib
+import textwrap
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+WIDTH = 110
+"""The longest part of a source line that a screen shows."""
+
+
+@dataclass(frozen=True, order=True)
+class Span:
+    """Hold the place of a piece of text: lines and columns count from 1, and the end is exclusive."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+    @property
+    def start(self) -> tuple[int, int]:
+        return (self.line, self.column)
+
+    @property
+    def end(self) -> tuple[int, int]:
+        return (self.end_line, self.end_column)
+
+    def to(self, other: Span) -> Span:
+        """Return the span from the start of this one to the end of `other`."""
+        return Span(self.line, self.column, other.end_line, other.end_column)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Describe one thing that is wrong with a file, and where."""
+
+    message: str
+    """One sentence without a full stop."""
+    file: str
+    """The path or name of the file, as it was given."""
+    span: Span
+    """The text that is meant."""
+    source_line: str
+    """The line of the file at `span.line`."""
+    expected: str = ""
+    """Words for what could stand there, "" if nothing is to be said."""
+    suggestion: str = ""
+    """The nearest name, "" if none is near."""
+    trail: tuple[str, ...] = ()
+    """Where the text is used, from the inside out: one sentence for each macro."""
+
+    def screen(self) -> str:
+        """Return the problem as lines for a terminal."""
+        lines = [f"{self.file}:{self.span.line}:{self.span.column}: {self.message}"]
+        if self.source_line.strip():
+            lines += self._quoted()
+        if self.expected:
+            lines += textwrap.wrap(
+                f"  expected: {self.expected}", WIDTH, subsequent_indent="    ", break_on_hyphens=False
+            )
+        if self.suggestion:
+            lines.append(f"  did you mean: {self.suggestion}?")
+        lines += [f"  {step}" for step in self.trail]
+        return "\n".join(lines)
+
+    def _quoted(self) -> list[str]:
+        text = self.source_line.rstrip().replace("\t", " ")  # one column for each character, as the caret counts
+        text = "".join(char if char.isprintable() else "?" for char in text)
+        start = self.span.column - 1
+        if self.span.end_line == self.span.line:
+            end = max(self.span.end_column - 1, start + 1)
+        else:
+            end = max(len(text), start + 1)
+        # A line of a thousand characters is shown around its fault.
+        cut = max(0, start - WIDTH // 2) if len(text) > WIDTH else 0
+        shown = text[cut : cut + WIDTH]
+        length = max(1, min(end - start, len(shown) - (start - cut)))
+        number = str(self.span.line)
+        margin = " " * len(number)
+        return [f"  {number} | {shown}", f"  {margin} | {' ' * (start - cut)}{'^' * length}"]
+
+
+class NeuralError(Exception):
+    """The root: `except NeuralError` catches every error that the package `neural` raises on purpose."""
+
+
+class FileUnreadable(NeuralError, OSError):
+    """Raised if a path leads to no text of the language."""
+
+
+class MissingPackage(NeuralError, ImportError):
+    """Raised if a package of the extra `neural` is not installed."""
+
+    def __init__(self, package: str) -> None:
+        super().__init__(f"reading .neural files needs the package {package}: pip install 'neuraldbg[neural]'")
+
+
+class SourceError(NeuralError, ValueError):
+    """Raised for faults in the text of a file; `problems` holds each of them in order of the lines."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n\n".join(problem.screen() for problem in self.problems))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self.problems,))
+
+
+class SyntaxFault(SourceError):
+    """Raised if a text is not of the language."""
+
+
+class CheckFailed(SourceError):
+    """Raised if a text is of the language and describes no model that can be made."""
+
+
+@dataclass
+class Sources:
+    """Make problems for one file: keep its name and its lines."""
+
+    file: str
+    text: str
+    lines: list[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lines = self.text.split("\n")
+
+    def problem(
+        self, message: str, span: Span, *, expected: str = "", suggestion: str = "", trail: tuple[str, ...] = ()
+    ) -> Problem:
+        """Return a problem at a place of this file."""
+        line = self.lines[span.line - 1] if span.line <= len(self.lines) else ""
+        return Problem(message, self.file, span, line, expected, suggestion, trail)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return the known name that is most like `name` in any case, "" if none is like it."""
+    by_lower = {each.lower(): each for each in known}
+    if name.lower() in by_lower:
+        return by_lower[name.lower()]
+    found = difflib.get_close_matches(name.lower()[:60], by_lower, n=1, cutoff=0.6)
+    return by_lower[found[0]] if found else ""
