@@ -11,11 +11,14 @@ import stat
 import sys
 import threading
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from neuraldbg.debugger.frames import bound_at, user_frame
 from neuraldbg.debugger.stop import NAMES, QUIT, Stop
 from neuraldbg.ranks import own_rank
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 _AT_TERMINALS = frozenset(
     ("pdb", "ipdb", "pudb", "bpdb", "pdbpp", "pdbr", "ptpdb", "epdb", "IPython", "bpython", "ptpython")
@@ -83,7 +86,7 @@ def stop(at: Stop, way: Entry) -> str:
     if way.call:
         print(f"\nNeuralDBG stops: {at.title}")  # noqa: T201 (a conversation)
         try:
-            bound_at(user_frame(), way.call, NAMES, name, goes_on=True)(*values)
+            talk_in_another(bound_at(user_frame(), way.call, NAMES, name, goes_on=True), values)
         except BdbQuit:
             return QUIT
         return ""
@@ -100,6 +103,13 @@ def stop(at: Stop, way: Entry) -> str:
         call = f"{_PROMPT}(__import__('sys')._getframe())"
         bound_at(user_frame(), call, (_PROMPT, *NAMES), name, goes_on=False)(prompt.talk, *values)
         return QUIT if prompt.quits else ""
+
+
+def talk_in_another(enter: Callable[..., None], values: Sequence[Any]) -> None:
+    """Enter a debugger that is not ours. A function of its own, by which a signal handler sees that a person is waited
+    for.
+    """
+    enter(*values)
 
 
 def _replaced() -> bool:
