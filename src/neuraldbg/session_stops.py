@@ -16,7 +16,7 @@ from neuraldbg.control.asked_stops import NAN, Asked, is_nan
 from neuraldbg.control.hook_moments import Context, HookResult
 from neuraldbg.control.hook_triggers import HookAction, HookTrigger
 from neuraldbg.control.hooks import Hook
-from neuraldbg.debugger.entry import entry, stop, talk_in_another
+from neuraldbg.debugger.entry import NOT_MAIN, entry, stop, talk_in_another
 from neuraldbg.debugger.missed_stops import MissedStops
 from neuraldbg.debugger.stop import NAMES, QUIT, NoAnswer, Stop
 from neuraldbg.errors import ConfigError, EndedByHand, UnknownLayer
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("neuraldbg")
 _MAIN = {"before_layer": "inputs", "after_layer": "output", "after_backward": "grad"}
 """Name of the tensor that a moment of a layer is about."""
+_NO_PAGE = "No page of the dashboard is open: this stop is here. Open the page, then `continue`: later stops are there."
 BY_HAND = "the run as it was written"
 """What cannot be judged after values were changed in the debugger, in the words of the diagnosis."""
 
@@ -61,6 +62,10 @@ class Stops:
         """Action of the breakpoint of ``continue until``, gone after the next stop; empty if there is none."""
         self._ending: list[Hook] = []
         """Hook that ends a program which has swallowed the exception of ``quit``; empty before."""
+        self._late: list[Hook] = []
+        """Hooks of a stop at a gradient that another thread has seen; empty if there is none."""
+        self._first: list[Hook] = []
+        """Hooks of the stops that were asked for once, as by ``neuraldbg debug`` without an option."""
         self._over = False
         """True once the session is ending: nothing stops any more."""
         self._between = False
@@ -86,13 +91,14 @@ class Stops:
     def close(self) -> None:
         """Let nothing stop any more: the program has ended, or a signal is ending it."""
         self._over = True
-        self._hooks.drop([*self._next, *self._ending])  # ours: the user does not miss that they never ran
+        self._hooks.drop([*self._next, *self._ending, *self._late])  # ours: the user does not miss that they never ran
         if self._page is not None:
             self._page.close()
 
-    def pause(self, context: Context, title: str) -> HookResult | None:
+    def pause(self, context: Context, title: str, *, late: bool = False) -> HookResult | None:
         """Stop on the dashboard if its page is open, else in the debugger. Where that cannot be, log it, keep the
-        numbers and let the training go on. Raises TrainingHalted if the person ends the training.
+        numbers and let the training go on. ``late`` is True for a stop that makes up for one in another thread. Raises
+        TrainingHalted if the person ends the training.
         """
         if self._ending:  # nobody who has said `quit` is asked again
             return None
@@ -105,8 +111,15 @@ class Stops:
             self._page.stop(context, title)
             return None
         way, names = entry(), self._names(context)
+        waits_for_main = way.refused == NOT_MAIN and context.moment == "after_backward" and not late
+        if waits_for_main and not entry(later=True).refused:
+            self._stop_later(context, title)
+            return None
         if way.refused:
-            return self._missed(context, title, where, way.refused, names)
+            reason = way.refused if self._page is None else self._without_page(way.refused)
+            return self._missed(context, title, where, reason, names)
+        if self._page is not None:
+            way = way._replace(remark=_NO_PAGE)
         _prompt_waits()
         self._drop_spent(title)
         before = self._versions(names)
@@ -127,6 +140,35 @@ class Stops:
             self._hooks.add(self._ending[0])
             self._hooks.halt(f"ended by hand at {where}", context.step, EndedByHand)
         return None
+
+    def _stop_later(self, context: Context, title: str) -> None:
+        """Stop at the next moment with the gradient that is seen now: this is a thread of autograd's, as on a GPU, and
+        a prompt is for the main thread.
+        """
+        if self._late:
+            return
+
+        def stop_now(_: Context) -> None:
+            for hook in self._late:
+                hook.remove()
+            self._hooks.drop(self._late)
+            self._late.clear()
+            self.pause(context, title, late=True)
+
+        for moment in ("before_layer", "before_step"):
+            self._late.append(Hook("gradient", HookTrigger(moment), [HookAction.callback(stop_now)]))
+        for hook in self._late:
+            self._hooks.add(hook)
+
+    def _without_page(self, refused: str) -> str:
+        """Return why neither page nor debugger can stop here. A stop that was asked for once is made up for."""
+        reason, page = f"no page of the dashboard is open, and {refused}", self._page
+        if page is None or not any(hook.over for hook in self._first):
+            return reason
+        self._first.clear()
+        at = HookTrigger("before_layer", executions=1) & HookTrigger.condition(lambda _: page.watched)
+        self._hooks.add(Hook("breakpoint", at, [HookAction.PAUSE]))
+        return f"{reason} (it stops once a page is open)"
 
     def _missed(self, context: Context, title: str, where: str, reason: str, names: Mapping[str, Any]) -> HookResult:
         """Record the numbers of a stop that nobody can answer."""
@@ -155,6 +197,8 @@ class Stops:
                 self._hooks.check(hook)
         for hook in hooks:
             self._hooks.add(hook)
+            if hook.trigger.executions is not None:
+                self._first.append(hook)
 
     def told(self, coverage: dict[str, Any], notes: list[str]) -> dict[str, Any]:
         """Return the coverage report with further notes and what was changed by hand."""

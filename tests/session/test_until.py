@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from neuraldbg import NeuralDbg, session_stops
-from neuraldbg.debugger.entry import Entry
+from neuraldbg.debugger.entry import NOT_MAIN, Entry
 from neuraldbg.errors import ConfigError
 from neuraldbg.session_dashboard import left_out_of_time
 
@@ -35,7 +36,11 @@ def answered(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Stop], None
             person(at)
             return ""
 
-        monkeypatch.setattr(session_stops, "entry", Entry)
+        def entry(*, later: bool = False) -> Entry:
+            main = threading.current_thread() is threading.main_thread()
+            return Entry("" if later or main else NOT_MAIN)
+
+        monkeypatch.setattr(session_stops, "entry", entry)
         monkeypatch.setattr(session_stops, "stop", stop)
         return titles
 
@@ -122,3 +127,28 @@ def test_the_time_of_a_stop_as_a_step_is_delivered_is_no_overhead() -> None:
         dbg.register_hook("after_step", waits)
         train(model, 6)
     assert dbg.record().info.coverage["cost"]["own_s"] < 2
+
+
+def test_a_gradient_that_another_thread_has_seen_stops_the_main_thread(answered: Callable) -> None:
+    """As on a GPU, where autograd has a thread of its own."""
+    seen: list[tuple[bool, torch.Tensor]] = []
+    titles = answered(
+        lambda at: seen.append((threading.current_thread() is threading.main_thread(), at.names["grad"].clone()))
+    )
+    expected = []
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with NeuralDbg(model) as dbg:
+        dbg.add_breakpoint(layers=("0", "2"), backward=True, step=1)
+        for step in range(4):
+            optimizer.zero_grad()
+            out = model(torch.randn(16, 8))
+            out.retain_grad()
+            thread = threading.Thread(target=F.cross_entropy(out, torch.randint(0, 4, (16,))).backward)
+            thread.start()
+            thread.join()
+            expected += [out.grad.clone()] if step == 1 else []
+            optimizer.step()
+    assert titles == ["step 1, at the gradient of the output of layer '2' (Linear) (breakpoint 0, 2)"]
+    assert seen[0][0]
+    assert torch.equal(seen[0][1], expected[0])

@@ -48,9 +48,9 @@ class Breakpoints:
         self._on_events = [one for one in self._on_events if one[2] is not action]
         self._on_causes = [one for one in self._on_causes if one[2] is not action]
 
-    def named(self, causes: frozenset[str]) -> bool:
+    def named(self, causes: Iterable[str]) -> bool:
         """Return True if all of these causes were credible before: a breakpoint on them would never be called."""
-        return causes <= self._named
+        return self._named.issuperset(causes)
 
     def tell(self, events: Iterable[Event], step: int) -> None:
         """Call the actions of the events that begin. Causes are due when a kind of event begins for the first time, and

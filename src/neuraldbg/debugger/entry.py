@@ -24,6 +24,7 @@ _AT_TERMINALS = frozenset(
     ("pdb", "ipdb", "pudb", "bpdb", "pdbpp", "pdbr", "ptpdb", "epdb", "IPython", "bpython", "ptpython")
 )
 """Packages of debuggers that talk in the terminal; any other that is named may be answered from elsewhere."""
+NOT_MAIN = "this thread is not the main thread"
 _PROMPT = "_neuraldbg_prompt"
 """Name of our prompt in the frame that it is in."""
 _PROCESS = os.getpid()
@@ -46,8 +47,10 @@ class Entry(NamedTuple):
     """Sentence on why it is another debugger than the one that was asked for; "" if it is that one."""
 
 
-def entry() -> Entry:
-    """Return the way into the debugger that is to be entered here."""
+def entry(*, later: bool = False) -> Entry:
+    """Return the way into the debugger that is to be entered here; ``later`` is for a stop that the main thread makes
+    up for.
+    """
     named = os.environ.get("PYTHONBREAKPOINT", "")
     if named == "0":
         return Entry("PYTHONBREAKPOINT is 0")
@@ -63,8 +66,8 @@ def entry() -> Entry:
         return Entry("this is a forked process")
     if own_rank().secondary:
         return Entry("another rank speaks for this one")
-    if threading.current_thread() is not threading.main_thread():
-        return Entry("this thread is not the main thread")
+    if threading.current_thread() is not threading.main_thread() and not later:
+        return Entry(NOT_MAIN)
     kernel = _kernel()
     if kernel is not None:
         mute = not getattr(kernel, "_allow_stdin", True)  # of ipykernel, for the request that it executes
