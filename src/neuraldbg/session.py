@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -144,7 +145,7 @@ class NeuralDbg(Questions, SessionControls, Shown):
             self._capture, self._halt, lambda: self._wanted, self._known_layout, self._breakpoints.calls
         )
         self._alerts = self._alerting(alerts)
-        self._stops, self._dashboard = Stops(self, self._capture, self._hooks), dashboard
+        self._stops, self._dashboard = Stops(self, self._capture, self._hooks, self._breakpoints), dashboard
         self._profile = SessionProfile(self._capture, profile, trace, saved=self._wanted is not None)
 
     # -- lifecycle ----------------------------------------------------------------------------------------------
@@ -221,7 +222,8 @@ class NeuralDbg(Questions, SessionControls, Shown):
             self._recorder.close()
         self._save(self._saved)
         try:
-            self._meet(self._saved)
+            with suppress(TrainingHalted):  # of an action: the training has ended
+                self._meet(self._saved)
         finally:
             self._alerts.stop()  # waits for what is on its way, when all is saved
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import weakref
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
@@ -15,44 +16,60 @@ from neuraldbg.control.asked_stops import NAN, Asked, is_nan
 from neuraldbg.control.hook_moments import Context, HookResult
 from neuraldbg.control.hook_triggers import HookAction, HookTrigger
 from neuraldbg.control.hooks import Hook
-from neuraldbg.debugger.entry import entry, stop
+from neuraldbg.debugger.entry import NOT_MAIN, entry, stop, talk_in_another
 from neuraldbg.debugger.missed_stops import MissedStops
 from neuraldbg.debugger.stop import NAMES, QUIT, NoAnswer, Stop
-from neuraldbg.errors import EndedByHand, UnknownLayer
+from neuraldbg.errors import ConfigError, EndedByHand, UnknownLayer
 from neuraldbg.layer_alias import alias
-from neuraldbg.session_dashboard import PageStops, left_out_of_time
+from neuraldbg.session_dashboard import BETWEEN, PageStops, left_out_of_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from neuraldbg.capture import Capture
+    from neuraldbg.control import Breakpoints
     from neuraldbg.control.page_link import PageAddress
     from neuraldbg.session_hooks import SessionHooks
 
+_LOG = logging.getLogger("neuraldbg")
 _MAIN = {"before_layer": "inputs", "after_layer": "output", "after_backward": "grad"}
 """Name of the tensor that a moment of a layer is about."""
+_NO_PAGE = "No page of the dashboard is open: this stop is here. Open the page, then `continue`: later stops are there."
 BY_HAND = "the run as it was written"
 """What cannot be judged after values were changed in the debugger, in the words of the diagnosis."""
 
 
 @functools.cache
 def _prompt_waits() -> None:
-    """Tell that the prompt waits for a person: a signal of the program's may be handled there."""
+    """Tell that a prompt waits for a person: a signal of the program's may be handled there."""
     from neuraldbg.debugger.prompt import TAKES_COMMANDS  # noqa: PLC0415 (pdb is not loaded before the first stop)
 
-    for function in TAKES_COMMANDS:
+    for function in (*TAKES_COMMANDS, talk_in_another):
         waits(function)
 
 
 class Stops:
     """Stops in the debugger for hooks, and does what its commands ask for."""
 
-    def __init__(self, session: Any, capture: Capture, hooks: SessionHooks) -> None:
+    def __init__(self, session: Any, capture: Capture, hooks: SessionHooks, breakpoints: Breakpoints) -> None:
         self._session, self._capture, self._hooks = weakref.ref(session), capture, hooks
+        self._breakpoints = breakpoints
         self._watched: list[str] = []
         self._next: list[Hook] = []
         """Hooks of the commands ``next``, ``step`` and ``continue until``, gone after the next stop."""
+        self._until: list[Callable[[Any], None]] = []
+        """Action of the breakpoint of ``continue until``, gone after the next stop; empty if there is none."""
+        self._ending: list[Hook] = []
+        """Hook that ends a program which has swallowed the exception of ``quit``; empty before."""
+        self._late: list[Hook] = []
+        """Hooks of a stop at a gradient that another thread has seen; empty if there is none."""
+        self._first: list[Hook] = []
+        """Hooks of the stops that were asked for once, as by ``neuraldbg debug`` without an option."""
+        self._over = False
+        """True once the session is ending: nothing stops any more."""
+        self._between = False
+        """True if the newest stop is between two steps."""
         self._nan: list[Hook] = []
         """Hooks that wait for the first value that is not finite, gone once it is seen."""
         self.by_hand: dict[str, str] = {}
@@ -72,22 +89,37 @@ class Stops:
             self._page.let_go()
 
     def close(self) -> None:
-        """Let no page stop the training any more."""
+        """Let nothing stop any more: the program has ended, or a signal is ending it."""
+        self._over = True
+        self._hooks.drop([*self._next, *self._ending, *self._late])  # ours: the user does not miss that they never ran
         if self._page is not None:
             self._page.close()
 
-    def pause(self, context: Context, title: str) -> HookResult | None:
+    def pause(self, context: Context, title: str, *, late: bool = False) -> HookResult | None:
         """Stop on the dashboard if its page is open, else in the debugger. Where that cannot be, log it, keep the
-        numbers and let the training go on. Raises TrainingHalted if the person ends the training.
+        numbers and let the training go on. ``late`` is True for a stop that makes up for one in another thread. Raises
+        TrainingHalted if the person ends the training.
         """
-        where = self._where(context)
+        if self._ending:  # nobody who has said `quit` is asked again
+            return None
+        where, self._between = self._where(context), context.moment in BETWEEN
+        if self._over:
+            _LOG.warning("'%s' does not stop at %s: the session has ended.", title, where)
+            return None
         if self._page is not None and self._page.watched:
             self._drop_spent(title)
             self._page.stop(context, title)
             return None
         way, names = entry(), self._names(context)
+        waits_for_main = way.refused == NOT_MAIN and context.moment == "after_backward" and not late
+        if waits_for_main and not entry(later=True).refused:
+            self._stop_later(context, title)
+            return None
         if way.refused:
-            return self._missed(context, title, where, way.refused, names)
+            reason = way.refused if self._page is None else self._without_page(way.refused)
+            return self._missed(context, title, where, reason, names)
+        if self._page is not None:
+            way = way._replace(remark=_NO_PAGE)
         _prompt_waits()
         self._drop_spent(title)
         before = self._versions(names)
@@ -104,9 +136,39 @@ class Stops:
             told += f"{'; ' if told else ''}{', '.join(changed)} changed by hand at step {context.step}"
             self.by_hand[BY_HAND] = told
         if left == QUIT:
-            self._hooks.add(Hook("ended", HookTrigger("before_layer"), [HookAction.callback(_end)], ["*"]))
+            self._ending = [Hook("ended", HookTrigger("before_layer"), [HookAction.callback(_end)], ["*"])]
+            self._hooks.add(self._ending[0])
             self._hooks.halt(f"ended by hand at {where}", context.step, EndedByHand)
         return None
+
+    def _stop_later(self, context: Context, title: str) -> None:
+        """Stop at the next moment with the gradient that is seen now: this is a thread of autograd's, as on a GPU, and
+        a prompt is for the main thread.
+        """
+        if self._late:
+            return
+
+        def stop_now(_: Context) -> None:
+            for hook in self._late:
+                hook.remove()
+            self._hooks.drop(self._late)
+            self._late.clear()
+            self.pause(context, title, late=True)
+
+        for moment in ("before_layer", "before_step"):
+            self._late.append(Hook("gradient", HookTrigger(moment), [HookAction.callback(stop_now)]))
+        for hook in self._late:
+            self._hooks.add(hook)
+
+    def _without_page(self, refused: str) -> str:
+        """Return why neither page nor debugger can stop here. A stop that was asked for once is made up for."""
+        reason, page = f"no page of the dashboard is open, and {refused}", self._page
+        if page is None or not any(hook.over for hook in self._first):
+            return reason
+        self._first.clear()
+        at = HookTrigger("before_layer", executions=1) & HookTrigger.condition(lambda _: page.watched)
+        self._hooks.add(Hook("breakpoint", at, [HookAction.PAUSE]))
+        return f"{reason} (it stops once a page is open)"
 
     def _missed(self, context: Context, title: str, where: str, reason: str, names: Mapping[str, Any]) -> HookResult:
         """Record the numbers of a stop that nobody can answer."""
@@ -121,6 +183,9 @@ class Stops:
                 hook.remove()
             self._hooks.drop(spent)
             spent.clear()
+        for action in self._until:
+            self._breakpoints.drop(action)
+        self._until.clear()
 
     def set(self, asked: Asked, action: Callable[[Context], Any] | None = None) -> None:
         """Stop where it is asked for, or call ``action`` there. Raises UnknownLayer for a pattern that fits no layer,
@@ -132,6 +197,8 @@ class Stops:
                 self._hooks.check(hook)
         for hook in hooks:
             self._hooks.add(hook)
+            if hook.trigger.executions is not None:
+                self._first.append(hook)
 
     def told(self, coverage: dict[str, Any], notes: list[str]) -> dict[str, Any]:
         """Return the coverage report with further notes and what was changed by hand."""
@@ -155,27 +222,36 @@ class Stops:
 
     def stop_on(self, name: str) -> str:
         """Stop once a named event or cause is seen; ``nan`` stops at the first value that is not finite. Return what it
-        is, in words. Raises UnknownName.
+        is, in words. Raises UnknownName, and ConfigError for a cause that is credible already.
         """
         if is_nan(name):
             self.stop_at_nan(Asked())
             return NAN
         session = self._session()
         assert session is not None
-        met: list[Any] = []  # it stops once: `until` is no breakpoint that stays
+        from neuraldbg.explain import meaning  # noqa: PLC0415 (a program that is only watched needs none of it)
+
+        asked = meaning(name, self._capture.layout())
+        if asked.causes and not asked.kinds and self._breakpoints.named(asked.causes):
+            message = f"{name} is credible already, and would stop nothing more: `diagnose` shows why"
+            raise ConfigError(message)
 
         def once(what: Any) -> None:
-            if not met:
-                met.append(what)
+            if once in self._until:  # it stops once, and not where another breakpoint has just stopped
                 self.met(name, what)
 
         session.add_breakpoint(name, once)
+        self._until.append(once)
         return name
 
     def met(self, name: str, what: Any) -> None:
         """Stop at an event that has begun, or a cause that is credible."""
         step = getattr(what, "last_step", None)
-        context = Context("on_event", self._capture.steps - 1 if step is None else step, event=what)
+        step = self._capture.steps - 1 if step is None else step
+        if self._over or self._ending:
+            _LOG.warning("'%s' does not stop at step %d: it was seen as the run ended.", name, step)
+            return
+        context = Context("on_event", step, event=what)
         context.scalars = self._hooks.scalars
         context.loss = context.scalars.get("loss")
         self.pause(context, f"{name}: {what}")
@@ -214,7 +290,8 @@ class Stops:
 
     def stop_next_step(self) -> None:
         """Stop at the first layer of the next step."""
-        trigger = HookTrigger("before_layer", first=self._capture.steps + 1, executions=1)
+        first = self._capture.steps + (not self._between)
+        trigger = HookTrigger("before_layer", first=first, executions=1)
         self._once(Hook("step", trigger, [HookAction.PAUSE]))
 
     def stop_at(self, name: str) -> str:
