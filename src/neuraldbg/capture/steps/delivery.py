@@ -190,7 +190,7 @@ class Delivery:
         tables = self._table.derive_all([closed.step for closed in alike], taken)
         if alike[0].stepped:
             for closed, ratio in zip(alike, update_ratios(alike[0].stepped, tables), strict=True):
-                if ratio is not None:
+                if ratio is not None and not closed.scalars.get("overflowed"):
                     closed.scalars["update_ratio"] = ratio
         return tables
 
@@ -224,7 +224,7 @@ def _step(closed: Closed, table: npt.NDArray[np.float64]) -> Step:
         table=table,
         scalars=scalars,
         facts=closed.facts,
-        applied=closed.applied,
+        applied=closed.applied and not scalars.get("overflowed"),
         histograms=None if closed.taken is None else closed.taken.histograms,
     )
 
