@@ -89,7 +89,9 @@ class SessionAlerts:
         collect = partial(self._collect, rule)
         if rule.condition is not None and rule.of_layers:
             trigger = HookTrigger("after_layer", layers=rule.layers) & HookTrigger.condition(rule.condition)
-            self._add_hook(Hook(f"alert on {rule.name}", trigger, [HookAction.callback(partial(self._layer, rule))]))
+            hook = Hook(f"alert on {rule.name}", trigger, [HookAction.callback(partial(self._layer, rule))])
+            hook.sampled = True
+            self._add_hook(hook)
         elif rule.condition is not None:
             self._conditions.append(rule)
         elif rule.name.lower() == EVENTS:
