@@ -41,7 +41,7 @@ class SessionAlerts:
 
     ``note`` records facts; ``about`` returns what an alert says of the run: its folder, script and rank; ``layout``
     returns the layers that are known, ``add_hook`` runs a hook, and ``see_each_step`` delivers each step as soon as
-    it is over.
+    its values are here.
     """
 
     def __init__(

@@ -65,7 +65,7 @@ class SessionHooks:
         self._pruned = 0
         """Number of the hooks that were over when ``_prune`` last removed anything."""
         self._running = threading.local()
-        self._started = self._each_step = False
+        self._started = self._each_step = self._at_once = False
         self._usual_batch = capture.delivery.batch
         self._changing = threading.RLock()
         """Held while hooks are added or dropped: a dashboard does so in a thread of its own."""
@@ -119,11 +119,18 @@ class SessionHooks:
 
     def see_each_step(self) -> None:
         """Deliver each step as soon as it is over, also without a hook: something must stop at its step."""
+        self._at_once = True
+        self._pace()
+
+    def see_steps_soon(self) -> None:
+        """Deliver each step as soon as its values are here: an alert waits for no device."""
         self._each_step = True
         self._pace()
 
     def _pace(self) -> None:
-        self._capture.delivery.batch = 1 if self.hooks or self._each_step else self._usual_batch
+        delivery = self._capture.delivery
+        delivery.at_once = self._at_once or any(not hook.sampled for hook in self.hooks)
+        delivery.batch = 1 if self.hooks or self._each_step or self._at_once else self._usual_batch
 
     def check(self, hook: Hook) -> None:
         """Raise UnknownLayer if a pattern fits none of the layers that are known, and some are."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from tests.capture.simulated_device import SimulatedDevice
 from tests.session.seeded_trainings import vectors
 from torch import nn
 from torch.nn import functional as F
@@ -105,3 +106,21 @@ def test_a_hook_halts_before_the_next_step(loop: Callable[[Training], None]) -> 
         dbg.register_hook("after_step", halt)
         loop(training)
     assert training.done == 34
+
+
+@pytest.mark.parametrize("loop", LOOPS[:2])
+@pytest.mark.parametrize("ask", ["alert", "layers", "breakpoint"])
+def test_an_alert_makes_nothing_wait_for_a_device(
+    monkeypatch: pytest.MonkeyPatch, loop: Callable[[Training], None], ask: str
+) -> None:
+    """A breakpoint does."""
+    training = Training()
+    far = SimulatedDevice(monkeypatch, 1)
+    with NeuralDbg(training.model, probes=False) as dbg:
+        if ask == "breakpoint":
+            dbg.add_breakpoint(when="loss > 1e9", action=print)
+        else:
+            dbg.alert_on("loss > 1e9" if ask == "alert" else "layer.rms > 1e9")
+        loop(training)
+        waits = far.waits
+    assert waits == 0 if ask != "breakpoint" else waits >= STEPS - 2

@@ -438,7 +438,7 @@ class Capture:
             self.light.expect(self.stretches.until)
         if self.pace.deliver:
             self.pace.deliver = False
-            self.delivery.deliver(wait=at_once or self.delivery.batch == 1)
+            self.delivery.deliver(wait=at_once or self.delivery.at_once)
 
     def _arrived(self, closed: Closed) -> bool:
         """Handle the arrival of a step's device values. Return True if one is unusual."""

@@ -80,6 +80,8 @@ class Delivery:
         """See ``Losses.divided_by``."""
         self.batch = BATCH
         """Number of collected steps at which they are delivered."""
+        self.at_once = False
+        """True if a step that is over waits for its values on a device: a breakpoint must stop at its step."""
         self._arrived = arrived
         """Called with each late step when its values have arrived, in order; returns True if they are unusual."""
         self.expect: Callable[[Sequence[Step], Layout, npt.NDArray[np.float64]], None] | None = None
