@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 from contextlib import nullcontext
+from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.capture.experiments.experiment import generators_restored
@@ -81,15 +82,16 @@ class Stops:
         numbers and let the training go on. ``name`` is that of the breakpoint, if it is not the title. Raises
         TrainingHalted if the person ends the training.
         """
-        self._drop_spent(title)
         where = self._known(f"step {context.step}", self._where, context)
         if self._page is not None and self._page.watched:
+            self._drop_spent(title)
             self._page.stop(context, title)
             return None
         way, names = entry(), self._known(dict.fromkeys(NAMES), self._names, context)
         if way.refused:
             return self._missed(context, title, where, way.refused, names, name)
         _prompt_waits()
+        self._drop_spent(title)
         at = f"{where} ({title}){self._known('', self._maker, context, title)}"
         elsewhere = nullcontext() if self._page is None else self._page.in_terminal(where)
         try:
@@ -111,13 +113,17 @@ class Stops:
     def _missed(
         self, context: Context, title: str, where: str, reason: str, names: Mapping[str, Any], name: str
     ) -> HookResult | None:
-        """Record the numbers of a stop that nobody can answer. Beyond the number that is recorded nothing is read any
-        more, and the hook that only stops is removed.
+        """Record the numbers of a stop that nobody can answer. Hooks that have nothing left to do are removed: those
+        for the first NaN, and one that only stops, once as many of its stops are recorded as ever are.
         """
+        main = current_thread() is main_thread()  # a stop that another thread cannot make may be made by this one
         if self.missed.ignores(name or title):
-            spent = [one for one in self._hooks.hooks if one.name == title and one.moment == context.moment]
+            spent = [one for one in self._hooks.hooks if main and (one.name, one.moment) == (title, context.moment)]
             self._retire([one for one in spent if all(action.name == "pause" for action in one.actions)])
             return None
+        if title == NAN and main:
+            self._retire(self._nan)
+            self._nan.clear()
         found = self.missed.add(title, where, reason, names, context.scalars, name or title)
         numbers = context.statistics or found.get(_MAIN.get(context.moment, ""), {})
         return HookResult(context.step, context.moment, "pause", context.layer, numbers)
