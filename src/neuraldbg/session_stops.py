@@ -116,12 +116,13 @@ class Stops:
         """Record the numbers of a stop that nobody can answer. Hooks that have nothing left to do are removed: those
         for the first NaN, and one that only stops, once as many of its stops are recorded as ever are.
         """
-        main = current_thread() is main_thread()  # a stop that another thread cannot make may be made by this one
+        # Where another thread cannot stop, the main one may; and a page of the dashboard may be opened later.
+        never = current_thread() is main_thread() and self._page is None
         if self.missed.ignores(name or title):
-            spent = [one for one in self._hooks.hooks if main and (one.name, one.moment) == (title, context.moment)]
+            spent = [one for one in self._hooks.hooks if never and (one.name, one.moment) == (title, context.moment)]
             self._retire([one for one in spent if all(action.name == "pause" for action in one.actions)])
             return None
-        if title == NAN and main:
+        if title == NAN and never:
             self._retire(self._nan)
             self._nan.clear()
         found = self.missed.add(title, where, reason, names, context.scalars, name or title)
