@@ -393,7 +393,7 @@ class NeuralDbg(Questions, SessionControls, Shown):
             about=self._about,
             layout=self._known_layout,
             add_hook=self._hooked,
-            see_each_step=self._hooks.see_each_step,
+            see_each_step=self._hooks.see_steps_soon,
         )
         self._hooks.alert = alerts.tell
         return alerts

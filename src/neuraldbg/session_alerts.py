@@ -41,7 +41,7 @@ class SessionAlerts:
 
     ``note`` records facts; ``about`` returns what an alert says of the run: its folder, script and rank; ``layout``
     returns the layers that are known, ``add_hook`` runs a hook, and ``see_each_step`` delivers each step as soon as
-    it is over.
+    its values are here.
     """
 
     def __init__(
@@ -91,7 +91,9 @@ class SessionAlerts:
         collect = partial(self._collect, rule)
         if rule.condition is not None and rule.of_layers:
             trigger = HookTrigger("after_layer", layers=rule.layers) & HookTrigger.condition(rule.condition)
-            self._add_hook(Hook(f"alert on {rule.name}", trigger, [HookAction.callback(partial(self._layer, rule))]))
+            hook = Hook(f"alert on {rule.name}", trigger, [HookAction.callback(partial(self._layer, rule))])
+            hook.sampled = True
+            self._add_hook(hook)
         elif rule.condition is not None:
             self._conditions.append(rule)
         elif rule.name.lower() == EVENTS:

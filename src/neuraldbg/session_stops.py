@@ -6,12 +6,13 @@ import functools
 import logging
 import weakref
 from contextlib import nullcontext
+from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.capture.experiments.experiment import generators_restored
 from neuraldbg.capture.guest.dynamo_skip import waits
-from neuraldbg.capture.guest.module_tree import named_parameters, training
-from neuraldbg.capture.statistics import whole_tensors
+from neuraldbg.capture.guest.module_tree import training
+from neuraldbg.capture.statistics import state_digests, whole_tensors
 from neuraldbg.control.asked_stops import NAN, Asked, is_nan
 from neuraldbg.control.hook_moments import Context, HookResult
 from neuraldbg.control.hook_triggers import HookAction, HookTrigger
@@ -95,14 +96,14 @@ class Stops:
         if self._page is not None:
             self._page.close()
 
-    def pause(self, context: Context, title: str, *, late: bool = False) -> HookResult | None:
+    def pause(self, context: Context, title: str, name: str = "", *, late: bool = False) -> HookResult | None:
         """Stop on the dashboard if its page is open, else in the debugger. Where that cannot be, log it, keep the
-        numbers and let the training go on. ``late`` is True for a stop that makes up for one in another thread. Raises
-        TrainingHalted if the person ends the training.
+        numbers and let the training go on. ``name`` is that of the breakpoint, if it is not the title; ``late`` is True
+        for a stop that makes up for one in another thread. Raises TrainingHalted if the person ends the training.
         """
         if self._ending:  # nobody who has said `quit` is asked again
             return None
-        where, self._between = self._where(context), context.moment in BETWEEN
+        where, self._between = self._known(f"step {context.step}", self._where, context), context.moment in BETWEEN
         if self._over:
             _LOG.warning("'%s' does not stop at %s: the session has ended.", title, where)
             return None
@@ -110,27 +111,27 @@ class Stops:
             self._drop_spent(title)
             self._page.stop(context, title)
             return None
-        way, names = entry(), self._names(context)
+        way, names = entry(), self._known(dict.fromkeys(NAMES), self._names, context)
         waits_for_main = way.refused == NOT_MAIN and context.moment == "after_backward" and not late
         if waits_for_main and not entry(later=True).refused:
-            self._stop_later(context, title)
+            self._stop_later(context, title, name)
             return None
         if way.refused:
             reason = way.refused if self._page is None else self._without_page(way.refused)
-            return self._missed(context, title, where, reason, names)
+            return self._missed(context, title, where, reason, names, name)
         if self._page is not None:
             way = way._replace(remark=_NO_PAGE)
         _prompt_waits()
         self._drop_spent(title)
-        before = self._versions(names)
-        at = f"{where} ({title}){self._maker(context, title)}"
+        at = f"{where} ({title}){self._known('', self._maker, context, title)}"
         elsewhere = nullcontext() if self._page is None else self._page.in_terminal(where)
         try:
             with left_out_of_time(self._capture), generators_restored(), elsewhere:
+                before = self._known({}, self._state, names)
                 left = stop(Stop(at, names, _MAIN.get(context.moment, ""), self, self._watched), way)
+                changed = state_digests.changes(before, self._known(before, self._state, names) if before else {})
         except NoAnswer as error:
-            return self._missed(context, title, where, f"no line can be read ({error})", names)
-        changed = [name for name, (x, version) in before.items() if x._version != version]  # noqa: SLF001
+            return self._missed(context, title, where, f"no line can be read ({error})", names, name)
         if changed:
             told = self.by_hand.get(BY_HAND, "")
             told += f"{'; ' if told else ''}{', '.join(changed)} changed by hand at step {context.step}"
@@ -141,7 +142,7 @@ class Stops:
             self._hooks.halt(f"ended by hand at {where}", context.step, EndedByHand)
         return None
 
-    def _stop_later(self, context: Context, title: str) -> None:
+    def _stop_later(self, context: Context, title: str, name: str) -> None:
         """Stop at the next moment with the gradient that is seen now: this is a thread of autograd's, as on a GPU, and
         a prompt is for the main thread.
         """
@@ -153,7 +154,7 @@ class Stops:
                 hook.remove()
             self._hooks.drop(self._late)
             self._late.clear()
-            self.pause(context, title, late=True)
+            self.pause(context, title, name, late=True)
 
         for moment in ("before_layer", "before_step"):
             self._late.append(Hook("gradient", HookTrigger(moment), [HookAction.callback(stop_now)]))
@@ -170,22 +171,46 @@ class Stops:
         self._hooks.add(Hook("breakpoint", at, [HookAction.PAUSE]))
         return f"{reason} (it stops once a page is open)"
 
-    def _missed(self, context: Context, title: str, where: str, reason: str, names: Mapping[str, Any]) -> HookResult:
-        """Record the numbers of a stop that nobody can answer."""
-        self.missed.add(title, where, reason, names, context.scalars)
-        numbers = context.statistics or self.statistics(names.get(_MAIN.get(context.moment, "")))
+    def _missed(
+        self, context: Context, title: str, where: str, reason: str, names: Mapping[str, Any], name: str
+    ) -> HookResult | None:
+        """Record the numbers of a stop that nobody can answer. Hooks that have nothing left to do are removed: those
+        for the first NaN, and one that only stops, once as many of its stops are recorded as ever are.
+        """
+        # Where another thread cannot stop, the main one may; and a page of the dashboard may be opened later.
+        never = current_thread() is main_thread() and self._page is None
+        if self.missed.ignores(name or title):
+            spent = [one for one in self._hooks.hooks if never and (one.name, one.moment) == (title, context.moment)]
+            self._retire([one for one in spent if all(action.name == "pause" for action in one.actions)])
+            return None
+        if title == NAN and never:
+            self._retire(self._nan)
+            self._nan.clear()
+        found = self.missed.add(title, where, reason, names, context.scalars, name or title)
+        numbers = context.statistics or found.get(_MAIN.get(context.moment, ""), {})
         return HookResult(context.step, context.moment, "pause", context.layer, numbers)
+
+    def _known(self, otherwise: Any, function: Callable[..., Any], *args: Any) -> Any:
+        """Return what a function says of a stop, ``otherwise`` if it fails: its error is ours, and not the hook's."""
+        try:
+            return function(*args)
+        except Exception:  # noqa: BLE001 (the stop itself is worth more than what is said of it)
+            self._capture.tally.caught("preparing a stop")
+            return otherwise
 
     def _drop_spent(self, title: str) -> None:
         """Remove the hooks that a stop has spent."""
         for spent in (self._next, self._nan if title == NAN else []):
-            for hook in spent:
-                hook.remove()
-            self._hooks.drop(spent)
+            self._retire(spent)
             spent.clear()
         for action in self._until:
             self._breakpoints.drop(action)
         self._until.clear()
+
+    def _retire(self, hooks: Sequence[Hook]) -> None:
+        for hook in hooks:
+            hook.remove()
+        self._hooks.drop(hooks)
 
     def set(self, asked: Asked, action: Callable[[Context], Any] | None = None) -> None:
         """Stop where it is asked for, or call ``action`` there. Raises UnknownLayer for a pattern that fits no layer,
@@ -254,7 +279,7 @@ class Stops:
         context = Context("on_event", step, event=what)
         context.scalars = self._hooks.scalars
         context.loss = context.scalars.get("loss")
-        self.pause(context, f"{name}: {what}")
+        self.pause(context, f"{name}: {what}", name)
 
     # -- what the commands ask for ----------------------------------------------------------------------------------
 
@@ -361,16 +386,13 @@ class Stops:
             names[_MAIN[context.moment]] = context.value
         return names
 
-    def _versions(self, names: Mapping[str, Any]) -> dict[str, tuple[Any, int]]:
-        """Return tensors with their versions, which operations in place count, by a name in words."""
-        held: dict[str, Any] = {}
+    def _state(self, names: Mapping[str, Any]) -> state_digests.Digests:
+        """Return the digests of what a person may change at a stop."""
         where = f" of layer '{names['layer_name']}'" if names["layer_name"] else ""
-        for name in ("inputs", "output", "grad"):
-            for number, x in enumerate(whole_tensors.all_tensors(names[name])):
-                held[f"{name}{f'[{number}]' if number else ''}{where}"] = x
-        if names["model"] is not None:
-            held |= {f"parameter '{path}'": x for path, x in named_parameters(names["model"])}
-        return {name: (x, x._version) for name, x in held.items()}  # noqa: SLF001
+        values = {f"{name}{where}": names[name] for name in ("inputs", "output", "grad")}
+        models = [one.root for one in self._capture.models.found if not one.gone]
+        streams = [stream.opt() for stream in self._capture.optimizers.streams]
+        return state_digests.digests(values, models, [one for one in streams if one is not None])
 
 
 def _end(_: Context) -> None:

@@ -120,7 +120,7 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     before the first layer.
 
     At a stop, `layer`, `inputs`, `output`, `grad`, `model`, `optimizer`, `step`, `loss` and `dbg` can be looked at, and
-    any line is Python. `help` lists the commands: `next` goes to the next layer, `step` to the next step. The training
+    any other line is Python. `help` lists the commands: `next` goes to the next layer, `step` to the next step. The training
     goes on as if it had not stopped. In an IDE its own debugger stops; PYTHONBREAKPOINT names another one. Where nobody
     can answer, as without a terminal, the numbers are recorded and the training goes on. With --dashboard the stops are
     on its page while that is open.
