@@ -121,8 +121,8 @@ def COMMAND(  # noqa: N802 (the name is the contract)
 
     At a stop, `layer`, `inputs`, `output`, `grad`, `model`, `optimizer`, `step`, `loss` and `dbg` can be looked at, and
     any line that is no command is Python. `help` lists the commands: `next` goes to the next layer, `step` to the next
-    step. The training goes on as if it had not stopped. In an IDE its own debugger stops; PYTHONBREAKPOINT names another
-    one. Where nobody can answer, as without a terminal, the numbers are recorded and the training goes on. With
+    step. The training goes on as if it had not stopped. In an IDE its own debugger stops; PYTHONBREAKPOINT names
+    another one. Where nobody can answer, as without a terminal, the numbers are recorded and the training goes on. With
     --dashboard the stops are on its page while that is open.
 
     The training is recorded and diagnosed as by `neuraldbg run`, and the exit status is the script's; 1 after `quit`.
