@@ -62,13 +62,12 @@ class SessionControls:
         ``update_ratio_low`` and ``vanishing_gradients``; families of events (``gradient_health``) and names of failures
         ("loss divergence") stand for theirs. A layer, by path or alias, stands for all events in it.
 
-        The action gets the `Event`, once for each episode. An event counts once its detector has seen enough steps,
-        which may be some steps after its ``first_step``, also if the detector is less than 50% sure of it. For a cause
-        it gets the `Hypothesis`, once the cause is credible (at least 50% sure): that is judged when a kind of event
-        begins for the first time, whenever the number of steps has doubled, when ``halt`` stops the training, and at
-        the end. An exception of the action is printed with its traceback, and the training goes on; to
-        stop the training the action raises TrainingHalted. Raises UnknownName, which lists the nearest names; with
-        ``discover`` layers are known once their model was called.
+        The action gets the `Event`, once for each episode, when its detector has seen enough steps: maybe some steps
+        after its ``first_step``, and also if it is less than 50% sure. For a cause it gets the `Hypothesis`, once that
+        is credible (at least 50% sure): judged when a kind of event begins for the first time, whenever the number of
+        steps has doubled, when ``halt`` stops the training, and at the end. An exception of the action is printed, and
+        the training goes on, but for TrainingHalted, which stops it. Raises UnknownName, which lists the nearest names;
+        with ``discover`` layers are known once their model was called.
 
         Without a kind, the stop is after each call of ``layers`` (paths, aliases, patterns), with ``backward`` at the
         gradient of their output, with ``each`` before each of them; ``before_step`` is before the optimizer changes the
@@ -88,8 +87,7 @@ class SessionControls:
             self._stops.stop_at_nan(wanted)
             return
         if wanted.any:
-            message = f"a breakpoint on {kind!r} takes no layers, step, when, each, backward or before_step"
-            raise ConfigError(message)
+            raise ConfigError(f"a breakpoint on {kind!r} takes no layers, step, when, each, backward or before_step")
         from neuraldbg.explain import meaning  # noqa: PLC0415 (a program that is only watched needs none of it)
 
         checked(action, "action")

@@ -85,6 +85,10 @@ class GrowthFact(Known):
     def risen(self) -> dict[str, float]:
         """Return the bytes a step by which resident and device memory grew, by name: what is kept was found, or it
         became ``GROWN`` bytes over the steps.
+
+        >>> from neuraldbg.nouns.facts.growth import GrowthFact
+        >>> GrowthFact(first=0, last=100, resident_per_step=2.0**21).risen()
+        {'resident memory': 2097152.0}
         """
         first, last = self.slope_steps
         slopes = {"resident memory": self.resident_per_step, "memory of the device": self.device_per_step}
