@@ -14,7 +14,7 @@ OTHERS = ("jax", "onnx", "tensorflow")
 
 @click.command("compile", short_help="Write a network as a PyTorch file.")
 @click.argument("file", type=click.Path())
-@click.option("-o", "--output", type=click.Path(), help="The file to write, - for the terminal. Default: FILE with .py.")
+@click.option("-o", "--output", type=click.Path(), help="The file to write, - for the terminal. Default: FILE.py.")
 @click.option("--network", metavar="NAME", help="The network to write, if the file has several. Default: the first.")
 @click.option("-b", "--backend", default="pytorch", show_default=True, metavar="NAME", help="pytorch is the only one.")
 def COMMAND(file: str, output: str | None, network: str | None, backend: str) -> int:  # noqa: N802 (the contract)

@@ -1,13 +1,13 @@
 """PyTorch source of a `Plan`: one member for each type of layer, one file for each family, registered in `FAMILIES`.
 
-    layer_code.py        the contract of a member
-    network_class.py     layers -> the class of the model, and a class for each block
-    training_code.py     loss, optimizer, schedule, the loop
-    metrics_code.py      metrics
-    model_file.py        all of it as one file
-    module_source.py     the text of what torch has no module for
-    code_layout.py       lines of at most 120 columns
-    modules/             what torch has no module for; only these files import torch
+layer_code.py        the contract of a member
+network_class.py     layers -> the class of the model, and a class for each block
+training_code.py     loss, optimizer, schedule, the loop
+metrics_code.py      metrics
+model_file.py        all of it as one file
+module_source.py     the text of what torch has no module for
+code_layout.py       lines of at most 120 columns
+modules/             what torch has no module for; only these files import torch
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ def write(use: Use) -> LayerCode:
     return LayerCode(f"{use.me}({use.x})", module)
 
 
-def write_penalty(use: Use) -> LayerCode:
+def write_penalty(_: Use) -> LayerCode:
     """Refuse a layer that adds the size of its input to the loss."""
-    raise NotWritten("adds its input to the loss, which is not built: kernel_regularizer=\"l2\" is, at a Dense or Conv")
+    raise NotWritten('adds its input to the loss, which is not built: kernel_regularizer="l2" is, at a Dense or Conv')
 
 
 MEMBERS = (

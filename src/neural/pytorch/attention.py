@@ -32,12 +32,10 @@ def attend_by_heads(use: Use) -> LayerCode:
         bias=unless(values["use_bias"], True),
     )
     mask = _key_mask(use)
-    call = arguments(
-        use.x, other.text if len(use.inputs) > 1 else None or use.x, mask=mask, causal=unless(values["causal"], False)
-    )
-    if len(use.inputs) == 1:
-        call = arguments(use.x, mask=mask, causal=unless(values["causal"], False))
-    first_weights(values, {})
+    memory = (other.text,) if len(use.inputs) > 1 else ()
+    call = arguments(use.x, *memory, mask=mask, causal=unless(values["causal"], False))
+    if first_weights(values, {"kernel": "", "bias": ""}):
+        raise NotWritten("is built with its usual first weights only")
     return LayerCode(
         f"{use.me}({call})",
         f"MultiHeadAttention({words})",

@@ -64,8 +64,10 @@ def dot(use: Use) -> LayerCode:
     """Return the products along one axis of each input."""
     names = iter("abcdefg")
     axes = use.values["axes"]
-    letters = [["n", *("k" if place == axis else next(names) for place in range(1, len(wire.shape) + 1))]
-               for wire, axis in zip(use.inputs, axes, strict=True)]
+    letters = [
+        ["n", *("k" if place == axis else next(names) for place in range(1, len(wire.shape) + 1))]
+        for wire, axis in zip(use.inputs, axes, strict=True)
+    ]
     texts = [wire.text for wire in use.inputs]
     if use.values["normalize"]:
         texts = [f"F.normalize({text}, dim={axis})" for text, axis in zip(texts, axes, strict=True)]

@@ -128,7 +128,11 @@ def _model_parts(plan: Plan, written: Written, name: str, activation: str) -> li
     names = ", ".join(identifier(_key(plan, each)) for each in plan.inputs)
     answer = SOFTMAX[activation].format(f"model({names})") if activation else f"model({names})"
     parts = [
-        [f"def build_model() -> {name}:", '    """Return the model with new random weights."""', f"    return {name}()"],
+        [
+            f"def build_model() -> {name}:",
+            '    """Return the model with new random weights."""',
+            f"    return {name}()",
+        ],
         [
             "@torch.no_grad()",
             f"def predict(model: nn.Module, {parameters}) -> torch.Tensor:",
@@ -138,8 +142,10 @@ def _model_parts(plan: Plan, written: Written, name: str, activation: str) -> li
         ],
     ]
     if written.penalties:
-        terms = [f"    {'penalty = ' if not place else 'penalty = penalty + '}{term}"
-                 for place, term in enumerate(written.penalties)]
+        terms = [
+            f"    {'penalty = ' if not place else 'penalty = penalty + '}{term}"
+            for place, term in enumerate(written.penalties)
+        ]
         parts.append(
             [
                 f"def regularization(model: {name}) -> torch.Tensor:",
@@ -192,9 +198,7 @@ def _training_parts(plan: Plan, written: Written, activation: str) -> list[str]:
 
 def _tensors(plan: Plan) -> list[str]:
     kinds = {True: "long", False: "float"}
-    reads = [
-        f'torch.as_tensor(data["{_key(plan, each)}"]).{kinds[each.ids]}()' for each in plan.inputs
-    ]
+    reads = [f'torch.as_tensor(data["{_key(plan, each)}"]).{kinds[each.ids]}()' for each in plan.inputs]
     return [
         "def tensors(data: Mapping[str, object]) -> tuple[list[torch.Tensor], torch.Tensor]:",
         '    """Return the inputs and the targets as the model and the loss take them."""',
@@ -273,8 +277,10 @@ def _train(plan: Plan, written: Written, by_epoch: bool) -> list[str]:
 
 def _epoch(plan: Plan, written: Written, by_epoch: bool) -> list[str]:
     penalty = " + regularization(model)" if written.penalties else ""
-    forward = ["outputs = model(*(each.to(device) for each in batch))",
-               f"loss = loss_function(outputs, target.to(device)){penalty}"]
+    forward = [
+        "outputs = model(*(each.to(device) for each in batch))",
+        f"loss = loss_function(outputs, target.to(device)){penalty}",
+    ]
     if plan.training["mixed_precision"]:
         mixed = "with torch.autocast(torch.device(device).type, dtype=torch.bfloat16):"
         forward = [mixed, *(f"    {line}" for line in forward)]
@@ -302,7 +308,9 @@ def _epoch(plan: Plan, written: Written, by_epoch: bool) -> list[str]:
             "    found = evaluate(model, held, batch_size, device)",
             '    numbers |= {f"val_{name}": value for name, value in found.items()}',
         ]
-    shown = 'print(f"epoch {epoch + 1}/{epochs}: " + ", ".join(f"{name} {value:.4f}" for name, value in numbers.items()))'
+    shown = (
+        'print(f"epoch {epoch + 1}/{epochs}: " + ", ".join(f"{name} {value:.4f}" for name, value in numbers.items()))'
+    )
     return [*lines, "history.append(numbers)", shown]
 
 
@@ -343,4 +351,8 @@ def _main(plan: Plan) -> list[str]:
         f"    train(model, data, {', '.join(options)})",
     ]
     lines += [f"torch.save(model.state_dict(), {path!r})"] if path else []
-    return ["def main() -> None:", '    """Train a new model on the data of a file."""', *(f"    {line}".rstrip() for line in lines)]
+    return [
+        "def main() -> None:",
+        '    """Train a new model on the data of a file."""',
+        *(f"    {line}".rstrip() for line in lines),
+    ]

@@ -25,7 +25,16 @@ if TYPE_CHECKING:
     from neural.plan import InputPlan, LayerPlan, Plan
 
 MERGED_MASKS = ("Add", "Average", "Concatenate", "Maximum", "Minimum", "Multiply", "Subtract")
-READ_MASKS = ("Attention", "Bidirectional", "GRU", "GlobalAveragePooling1D", "LSTM", "MultiHead", "SimpleRNN", "Transformer")
+READ_MASKS = (
+    "Attention",
+    "Bidirectional",
+    "GRU",
+    "GlobalAveragePooling1D",
+    "LSTM",
+    "MultiHead",
+    "SimpleRNN",
+    "Transformer",
+)
 IMAGES = 2
 """Axes from which on channels may be first."""
 
@@ -70,14 +79,17 @@ def variable(name: str) -> str:
 
 
 def moved(wire: Wire, *, first: bool) -> Wire:
-    """Return a tensor with its channels first or last."""
+    """Return a tensor with its channels first or last.
+
+    What a convolution reads is copied: of a permuted view, torch 2.13 corrupts memory on a CPU in the backward pass of
+    `nn.Conv2d(4, 8, 1, stride=2)`.
+    """
     axes = len(wire.shape)
     if axes < IMAGES or wire.first == first:
         return wire
-    if axes == IMAGES:
-        return replace(wire, text=f"{wire.text}.transpose(1, 2)", first=first)
     order = (0, axes, *range(1, axes)) if first else (0, *range(2, axes + 1), 1)
-    return replace(wire, text=f"{wire.text}.permute({', '.join(map(str, order))})", first=first)
+    words = "transpose(1, 2)" if axes == IMAGES else f"permute({', '.join(map(str, order))})"
+    return replace(wire, text=f"{wire.text}.{words}{'.contiguous()' if first else ''}", first=first)
 
 
 class ClassWriter:

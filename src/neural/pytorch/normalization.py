@@ -23,7 +23,7 @@ def normalize_batch(use: Use) -> LayerCode:
     """Return batch normalisation, whose momentum is the weight of the new value in torch."""
     values = use.values
     if not values["trainable"]:
-        raise NotWritten("has trainable=false: it would use its moving averages from the first step, which are not known")
+        raise NotWritten("has trainable=false: it would use moving averages from the first step, which are not known")
     affine, setup, weights = _trained(use)
     rank = len(use.shape) - 1
     if rank > 3:

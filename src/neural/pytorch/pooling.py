@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from neural.pytorch.layer_code import LayerCode, LayerWriter, Use, arguments, sizes_text
+from neural.pytorch.layer_code import LayerCode, LayerWriter, Layout, Use, arguments, sizes_text
 from neural.pytorch.padding import pad_arguments, same
 
 NAMES = {"Max": "Max", "Average": "Avg"}
@@ -28,7 +28,7 @@ def pool(kind: str, rank: int, use: Use) -> LayerCode:
         uneven = [left != right for left, right in pairs]
         whole = all(not odd or stride > 1 for odd, stride in zip(uneven, strides, strict=True))
         exact = all(
-            odd or n is not None and (n + left + right - k) % stride == 0
+            odd or (n is not None and (n + left + right - k) % stride == 0)
             for odd, n, (left, right), k, stride in zip(uneven, use.shape[:-1], pairs, size, strides, strict=True)
         )
         if not any(uneven) or (whole and exact):
@@ -75,7 +75,7 @@ def pool_to(kind: str, rank: int, use: Use) -> LayerCode:
 
 def _last_if_one(kind: str, rank: int) -> LayerWriter:
     # The mask of a sequence has its steps where the layout of the language has them.
-    layout = "last" if rank == 1 and kind == "Average" else "any"
+    layout: Layout = "last" if rank == 1 and kind == "Average" else "any"
     return LayerWriter(f"Global{kind}Pooling{rank}D", partial(pool_all, kind, rank), layout)
 
 

@@ -13,8 +13,9 @@ def flatten(use: Use) -> LayerCode:
 def reshape(use: Use) -> LayerCode:
     """Return another shape of the same elements."""
     target = tuple(use.values["target_shape"])
-    return LayerCode(f"{use.x}.reshape({arguments(-1 if -1 not in target else f'len({use.x})', *target)})",
-                     comment=use.layer.name)
+    return LayerCode(
+        f"{use.x}.reshape({arguments(-1 if -1 not in target else f'len({use.x})', *target)})", comment=use.layer.name
+    )
 
 
 def permute(use: Use) -> LayerCode:

@@ -29,7 +29,7 @@ def taken_over(plan: Plan) -> str:
     if last.type not in PLACES or plan.loss.parameters.get("from_logits"):
         return ""
     match plan.loss.type, activation:
-        case ("categorical_crossentropy" | "sparse_categorical_crossentropy"), "softmax":
+        case (("categorical_crossentropy" | "sparse_categorical_crossentropy"), "softmax"):
             return "softmax"
         case "binary_crossentropy", "sigmoid":
             return "sigmoid"
@@ -189,7 +189,7 @@ def schedule_code(plan: Plan) -> tuple[tuple[str, ...], bool]:
 
 
 def _factor(kind: str, values: Any) -> tuple[str, ...]:
-    """Return an expression of the factor of the first learning rate after `step` steps, or statements that return it."""
+    """Return the expression of the rate after `step` steps as a share of the first one, or statements."""
     steps = values.get("decay_steps")
     share = f"step // {steps}" if values.get("staircase") else f"step / {steps}"
     match kind:

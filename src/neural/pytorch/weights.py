@@ -93,7 +93,11 @@ def _factors(name: str, value: Any) -> tuple[float, float]:
     found = dict(zip(("l1", "l2"), default, strict=True))
     for place, argument in enumerate(getattr(value, "given", ())):
         key = argument.name or names[min(place, len(names) - 1)]
-        if key not in {"l1", "l2", "l"} or isinstance(argument.value, bool) or not isinstance(argument.value, (int, float)):
+        if (
+            key not in {"l1", "l2", "l"}
+            or isinstance(argument.value, bool)
+            or not isinstance(argument.value, (int, float))
+        ):
             raise NotWritten(f"has the {name} {word} with the argument {key}={argument.value!r}: l1 and l2 are numbers")
         found[names[0] if key == "l" else key] = float(argument.value)
     return found["l1"], found["l2"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch.nn import functional as F
 
@@ -74,7 +76,7 @@ def mean_squared_error(predicted: torch.Tensor, targets: torch.Tensor) -> float:
 
 def root_mean_squared_error(predicted: torch.Tensor, targets: torch.Tensor) -> float:
     """Return the square root of the mean of the squared distances."""
-    return mean_squared_error(predicted, targets) ** 0.5
+    return math.sqrt(mean_squared_error(predicted, targets))
 
 
 def r2_score(predicted: torch.Tensor, targets: torch.Tensor) -> float:
@@ -103,7 +105,7 @@ def binary_crossentropy(predicted: torch.Tensor, targets: torch.Tensor) -> float
 
 def perplexity(predicted: torch.Tensor, targets: torch.Tensor) -> float:
     """Return the number of equally likely classes that would be as hard to tell."""
-    return 2.718281828459045 ** crossentropy(predicted, targets)
+    return math.exp(crossentropy(predicted, targets))
 
 
 def kl_divergence(predicted: torch.Tensor, targets: torch.Tensor) -> float:

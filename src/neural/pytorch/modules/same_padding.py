@@ -10,7 +10,7 @@ from torch.nn import functional as F
 def pad_same(x: torch.Tensor, kernel: tuple[int, ...], strides: tuple[int, ...], value: float = 0.0) -> torch.Tensor:
     """Add what the last windows need, one place more at the end if it is odd."""
     pads: list[int] = []
-    for size, width, stride in zip(reversed(x.shape[2:]), reversed(kernel), reversed(strides)):
+    for size, width, stride in zip(reversed(x.shape[2:]), reversed(kernel), reversed(strides), strict=True):
         total = max((-(-size // stride) - 1) * stride + width - size, 0)
         pads += [total // 2, total - total // 2]
     return F.pad(x, pads, value=value)

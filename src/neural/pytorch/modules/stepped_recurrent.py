@@ -51,7 +51,7 @@ class SteppedRecurrent(nn.Module):
             found = self.step(projected[:, step], kept * states[0], states)
             if mask is not None:
                 there = mask[:, step, None]
-                found = [torch.where(there, new, old) for new, old in zip(found, states)]
+                found = [torch.where(there, new, old) for new, old in zip(found, states, strict=True)]
             states = found
             outputs.append(states[0])
         return torch.stack(outputs, dim=1) if self.return_sequences else states[0]
