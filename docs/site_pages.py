@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "neuraldbg"
+LANGUAGE = ROOT / "src" / "neural"
 DOCUMENTS = ("*.md", "docs/*.md", "docs/guides/*.md", "corpus/README.md")
 STYLE = "docs/site.css"
 PICTURES = (".png", ".svg")
@@ -128,18 +129,19 @@ def _notebook(path: Path, config: MkDocsConfig) -> list[File]:
 
 
 def _rooms(config: MkDocsConfig) -> list[File]:
-    """Return a page for each room of the package, with the docstrings of its modules, and a page that lists them."""
+    """Return a page for each room of the packages, with the docstrings of its modules, and a page that lists them."""
     pages, rows = [], []
-    for room in sorted(path.parent for path in PACKAGE.glob("*/__init__.py")):
-        name = f"neuraldbg.{room.name}"
+    for room in sorted(path.parent for package in (PACKAGE, LANGUAGE) for path in package.glob("*/__init__.py")):
+        name = f"{room.parent.name}.{room.name}"
+        page = room.name if room.parent == PACKAGE else name
         modules = [
             ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
             for path in sorted(room.rglob("*.py"))
         ]
         text = [f"# {name}\n"]
         text += [f"::: {each}\n    options: {{show_root_full_path: true, heading_level: 2}}\n" for each in modules]
-        pages.append(_made(f"{ROOMS}/{room.name}.md", "\n".join(text), config))
+        pages.append(_made(f"{ROOMS}/{page}.md", "\n".join(text), config))
         first = ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8"))) or ""
-        rows.append(f"| [{name}]({room.name}.md) | {' '.join(first.partition(chr(10) * 2)[0].split())} |")
+        rows.append(f"| [{name}]({page}.md) | {' '.join(first.partition(chr(10) * 2)[0].split())} |")
     table = "\n".join(("# Docstrings, room by room\n", "| room | what it does |", "|---|---|", *rows, ""))
     return [_made(f"{ROOMS}/index.md", table, config, listed=True), *pages]

@@ -14,8 +14,10 @@ import pytest
 import tomllib
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGE = ROOT / "src" / "neuraldbg"
-SOURCES = sorted(PACKAGE.rglob("*.py"))
+SOURCE = ROOT / "src"
+PACKAGE = SOURCE / "neuraldbg"
+LANGUAGE = SOURCE / "neural"
+SOURCES = sorted(path for package in (PACKAGE, LANGUAGE) for path in package.rglob("*.py"))
 TORCH_ROOMS = {
     "capture",
     "replay",
@@ -41,11 +43,11 @@ APART = {".", "end_to_end", "faults", "guest", "session", "typing"}
 
 
 def name(path):
-    return path.relative_to(PACKAGE).as_posix()
+    return path.relative_to(SOURCE).as_posix()
 
 
 def dotted(path):
-    parts = ("neuraldbg", *path.relative_to(PACKAGE).with_suffix("").parts)
+    parts = path.relative_to(SOURCE).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
@@ -65,11 +67,11 @@ def imported(path):
     known = {dotted(each) for each in SOURCES}
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("neuraldbg"):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("neural"):
             each = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= {one if one in known else node.module for one in each}
         elif isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names if alias.name.startswith("neuraldbg")}
+            found |= {alias.name for alias in node.names if alias.name.startswith("neural")}
     return found
 
 
@@ -84,7 +86,7 @@ def floors():
     }
 
 
-@pytest.mark.parametrize("path", [p for p in SOURCES if "capture" in p.relative_to(PACKAGE).parts[:1]], ids=name)
+@pytest.mark.parametrize("path", sorted((PACKAGE / "capture").rglob("*.py")), ids=name)
 def test_no_room_of_capture_knows_one_above_it_not_even_for_types(path):
     floor = floors()
     own = dotted(path).removeprefix("neuraldbg.capture").strip(".").partition(".")[0]
@@ -108,7 +110,9 @@ def test_no_files_import_each_other_in_a_circle_not_even_for_types():
 
 def test_all_that_is_no_capture_runs_without_torch():
     """Not only as written: importing every such module must not bring torch in by any way."""
-    modules = [dotted(p) for p in SOURCES if p.relative_to(PACKAGE).parts[0] not in TORCH_ROOMS]
+    modules = [
+        dotted(p) for p in SOURCES if LANGUAGE in p.parents or p.relative_to(PACKAGE).parts[0] not in TORCH_ROOMS
+    ]
     modules = [module for module in modules if not module.endswith("__main__")]
     code = (
         "import importlib, sys\n"
@@ -166,7 +170,8 @@ def test_no_two_modules_of_the_tests_share_a_name():
 def test_each_folder_of_the_tests_mirrors_a_folder_of_the_package():
     folders = {path.parent.as_posix() for path in modules_of_the_tests()}
     assert folders >= APART
-    assert [folder for folder in sorted(folders - APART) if not (PACKAGE / folder).is_dir()] == []
+    homes = {folder: SOURCE if folder.partition("/")[0] == "neural" else PACKAGE for folder in folders - APART}
+    assert [folder for folder, home in sorted(homes.items()) if not (home / folder).is_dir()] == []
 
 
 def test_nothing_of_one_machine_is_written_down():
@@ -186,7 +191,9 @@ def test_nothing_of_one_machine_is_written_down():
 def test_everything_that_is_installed_for_the_tests_is_pinned():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    asked = project["dependencies"] + [one for name in ("plot", "dashboard", "export", "dev") for one in extras[name]]
+    asked = project["dependencies"] + [
+        one for name in ("plot", "dashboard", "export", "neural", "dev") for one in extras[name]
+    ]
     asked = {re.match(r"[\w.-]+", line).group().lower().replace("_", "-") for line in asked} - {"neuraldbg"}
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pins = dict(line.lower().replace("_", "-").split("==") for line in lines if line and not line.startswith("#"))

@@ -369,6 +369,13 @@ def test_every_part_of_the_house_is_drawn():
     assert set(re.findall(r"^  ([\w.]+)", house, re.MULTILINE)) == parts
 
 
+def test_every_part_of_the_language_is_drawn():
+    folder = PACKAGE.with_name("neural")
+    parts = {p.name for p in folder.iterdir() if p.suffix == ".py" or (p / "__init__.py").is_file()} - {"__main__.py"}
+    house = re.search(r"```\nsrc/neural/\n(.*?)```", ARCHITECTURE, re.DOTALL)[1]
+    assert set(re.findall(r"^  ([\w.]+)", house, re.MULTILINE)) == parts
+
+
 def test_every_file_of_capture_is_told():
     files = {p.name for p in (PACKAGE / "capture").glob("*.py")} - {"__init__.py"}
     assert [name for name in sorted(files) if f"`{name}`" not in ARCHITECTURE] == []
@@ -454,6 +461,7 @@ def test_the_site_has_every_document_and_every_docstring(site):
     assert "or call <code>action</code>" in api, "of a method, too"
     assert 'id="NeuralDbg.explain_failure"' in api, "of one that it inherits, too"
     rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    rooms |= {f"neural.{path.parent.name}" for path in PACKAGE.with_name("neural").glob("*/__init__.py")}
     assert {path.parent.name for path in (site / "reference").glob("*/index.html")} == rooms
     assert not (ROOT / "site").exists() or "site/" in (ROOT / ".gitignore").read_text(encoding="utf-8").split()
 

@@ -85,11 +85,12 @@ def built(tmp_path_factory):
 def test_the_wheel_holds_what_the_package_reads_and_the_sdist_what_builds_it(built):
     wheel, sdist = built
     with zipfile.ZipFile(wheel) as opened:
-        held = {name for name in opened.namelist() if name.startswith("neuraldbg/")}
+        held = {name for name in opened.namelist() if name.startswith(("neural/", "neuraldbg/"))}
     package = ROOT / "src"
     read = {
         path.relative_to(package).as_posix()
-        for path in (package / "neuraldbg").rglob("*")
+        for part in ("neural", "neuraldbg")
+        for path in (package / part).rglob("*")
         if path.is_file() and path.suffix not in {".c", ".h", ".so", ".pyc"}
     }
     native = {name for name in held if name.endswith(".so")}
@@ -196,6 +197,6 @@ def test_every_extra_is_pinned():
         (ROOT / "pyproject.toml").read_text(encoding="utf-8"),
         re.DOTALL | re.MULTILINE,
     )[1]
-    asked = {name.lower() for name in re.findall(r'"([\w-]+)', extras)} - {"neuraldbg", "lark"}
+    asked = {name.lower() for name in re.findall(r'"([\w-]+)', extras)} - {"neuraldbg"}
     assert asked >= {"mkdocs", "mkdocs-material", "mkdocstrings", "build", "pytest"}
     assert asked - pinned == set(), "make pins"

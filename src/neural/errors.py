@@ -71,7 +71,9 @@ class Problem:
         if self.source_line.strip():
             lines += self._quoted()
         if self.expected:
-            lines += textwrap.wrap(f"  expected: {self.expected}", WIDTH, subsequent_indent="    ", break_on_hyphens=False)
+            lines += textwrap.wrap(
+                f"  expected: {self.expected}", WIDTH, subsequent_indent="    ", break_on_hyphens=False
+            )
         if self.suggestion:
             lines.append(f"  did you mean: {self.suggestion}?")
         lines += [f"  {step}" for step in self.trail]

@@ -25,7 +25,7 @@ def shape_text(shape: Shape) -> str:
 
 @dataclass(frozen=True)
 class InputPlan:
-    """Hold one input of a network."""
+    """Hold one input of a network, with its shape."""
 
     name: str
     """Its name in the file, `input` if it has none."""
@@ -42,6 +42,13 @@ class LayerPlan:
     type: str
     """The canonical name of the type, as in Keras."""
     parameters: Mapping[str, Any]
+    """By their names in Keras, and what the check adds:
+
+    - `projection` of an Add without operands: the channels to which a 1x1 convolution without a bias brings its second
+      input; None without one;
+    - `projection` of a ResidualConnection: the name of the child on the way of its input; None without one;
+    - `gate` of a Multiply that was put in: its second input has channels and no axes of space.
+    """
     inputs: tuple[str, ...]
     """The names of the layers or inputs that it reads. Within a block, `""` is the input of the block."""
     shape: Shape
@@ -94,7 +101,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Plan:
-    """Hold a network that was checked."""
+    """Hold all that is known of a network that was checked."""
 
     name: str
     file: str

@@ -29,7 +29,7 @@ START = Span(1, 1, 1, 2)
 
 
 def checked(source: SourceFile, network: str | None = None, *, choose: Callable[[Search], Any] | None = None) -> Plan:
-    """Return the plan of one network of a file: that called `network`, the first one if it is None.
+    """Return the plan of one network of a file: that called `network`, or its place such as "2"; None is the first.
 
     `choose` gives the value of a search; without it the first choice or the middle of a range is taken. CheckFailed is
     raised with every problem that was found.
@@ -55,6 +55,9 @@ def _network(source: SourceFile, name: str | None, findings: Findings) -> Networ
             names = ", ".join(each.name for each in networks)
             findings.note(networks[0].name_span, f"{networks[0].name} is taken, the first network of {names}")
         return networks[0]
+    # No name begins with a digit, so a number is a place: two networks of a file may have one name.
+    if name.isdecimal() and len(name) < 6 and 1 <= int(name) <= len(networks):
+        return networks[int(name) - 1]
     same = [each for each in networks if each.name == name]
     if not same:
         known = [each.name for each in networks]
@@ -78,6 +81,7 @@ def _plan(source: SourceFile, network: Network, findings: Findings) -> Plan | No
             findings.problem(f"the network {network.name} has no {needed}", network.name_span, expected=example)
         elif needed == "layers" and not sections[needed].items:
             findings.problem(f"the network {network.name} has no layers", sections[needed].span, expected=example)
+    # The layers decide the shape of the input, and both the loss that is taken if there is none.
     layers: list[LayerPlan] = []
     inputs: tuple[InputPlan, ...] = ()
     try:

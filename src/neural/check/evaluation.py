@@ -48,10 +48,13 @@ class Called:
     given: tuple[Given, ...]
     span: Span
 
+    def __str__(self) -> str:
+        return f"{self.name}(...)"
+
 
 @dataclass(frozen=True)
 class Scope:
-    """Hold what a value may refer to."""
+    """Hold what a value of a file may refer to."""
 
     findings: Findings
     variables: Mapping[str, Any]

@@ -38,7 +38,7 @@ class TooManyLayers(Exception):
 
 @dataclass(frozen=True)
 class Use:
-    """Hold one built-in layer with computed arguments."""
+    """Hold one use of a built-in layer, with computed arguments."""
 
     type: LayerType
     given: tuple[Given, ...]
@@ -58,7 +58,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Parallel:
-    """Hold branches that read the same input."""
+    """Hold branches side by side, which read the same input."""
 
     branches: tuple[tuple[str, tuple[Node, ...]], ...]
     span: Span
@@ -76,7 +76,7 @@ def device_problem(device: str) -> tuple[str, str, str] | None:
 
 
 class Expander:
-    """Expand the layers of one network."""
+    """Expand the macros and repetitions of one network."""
 
     def __init__(self, source: SourceFile, findings: Findings) -> None:
         self.findings = findings
@@ -265,8 +265,10 @@ class Expander:
                     suggestion=nearest(name or "", formals),
                     trail=scope.trail,
                 )
+                waiting = []  # what it was meant for may be missing: one problem is enough
+                values = {**dict.fromkeys(formals, UNKNOWN), **values}
                 continue
-            if name in values:
+            if values.get(name, UNKNOWN) is not UNKNOWN:
                 self.findings.problem(f"{name} of {macro.name} is given twice", argument.place, trail=scope.trail)
             values[name] = argument.value
         inner = Scope(self.findings, values, scope.trail)

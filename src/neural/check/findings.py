@@ -36,7 +36,8 @@ class Findings:
     choose: Callable[[Search], Any] | None = None
     """Return the value of a search, None to take the first choice or the middle of a range."""
     problems: list[Problem] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
+    notes: dict[Note, None] = field(default_factory=dict)
+    """The notes in their order, each once."""
     searches: dict[Span, Search] = field(default_factory=dict)
     seen: set[tuple[Span, str]] = field(default_factory=set)
 
@@ -62,9 +63,7 @@ class Findings:
 
     def note(self, span: Span, text: str, *, approximated: bool = False) -> None:
         """Add a note, once for each line."""
-        note = Note(span.line, text, approximated)
-        if note not in self.notes:
-            self.notes.append(note)
+        self.notes[Note(span.line, text, approximated)] = None
 
     def search(self, kind: str, values: tuple[Any, ...], usual: Any, span: Span) -> Any:
         """Return the value to take for a search, and note it."""

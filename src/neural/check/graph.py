@@ -73,7 +73,7 @@ def connect(nodes: Sequence[Node], inputs: Sequence[InputPlan], findings: Findin
 
 
 class Graph:
-    """Connect the layers of one network."""
+    """Connect the layers of one network, and infer their shapes."""
 
     def __init__(self, findings: Findings, inputs: list[Wire]) -> None:
         self.findings = findings
@@ -131,10 +131,14 @@ class Graph:
 
     def use(self, use: Use, body: Body, container: Container) -> None:
         """Connect one layer, and make its output the current one."""
+        # Arguments first: the mode of an attention, or the names of operands, say what is read.
         named, given = operands(use, container.names, self.findings)
         values, whole = self.bind(use, given)
         wires = self.inputs(use, values, named, body, container)
         shapes = tuple(wire.shape for wire in wires if wire.shape is not None)
+        if use.type.name == "Add" and not named and not body.ends and wires[1:] == (body.residual,):
+            values = {**values, "projection": None}
+        # A gate may have been put in between, so the name comes after the inputs.
         name = f"{use.type.name}_{len(container.layers) + 1}"
         before = LayerPlan(name, use.type.name, values, tuple(wire.name for wire in wires), (), 0, 0, use.span)
         before = replace(before, device=use.device)
@@ -142,6 +146,7 @@ class Graph:
         if whole and len(shapes) == len(wires):
             plan = self.inferred(use, before, shapes)
         container.layers.append(plan or before)
+        # What comes after may read it as the current output, by its name, or as what a sum adds.
         wire = Wire(name, plan.shape if plan else None)
         if values.get("name"):
             container.names[str(values["name"])] = wire
@@ -173,6 +178,7 @@ class Graph:
     ) -> tuple[Wire, ...]:
         """Return what a layer reads."""
         name = use.type.name
+        # What the file says comes before what is only meant.
         if named:
             return named
         if len(body.ends) > 1:
@@ -183,6 +189,7 @@ class Graph:
                 use, f"{name} comes after {count} branches", expected="Add(), Concatenate() or another that merges"
             )
             return (Wire("", None),)
+        # An Embedding in the middle begins another sequence: it cannot read numbers.
         if name == "Embedding" and self.unread and body.current.name not in {wire.name for wire in self.unread}:
             wire = self.unread[0]
             self.findings.note(use.span, f"{name} reads the input {wire.name}, as nothing else does", approximated=True)
@@ -268,6 +275,7 @@ class Graph:
             return None
         if found is None:
             return None
+        # Larger ones would fail much later, without a line of the file.
         elements = volume(found.shape)
         if elements is not None and elements > MOST_ELEMENTS:
             self.problem(
@@ -280,7 +288,7 @@ class Graph:
             words = f"{use.type.name} has {found.parameter_count:.3g} parameters"
             self.problem(use, words, expected=f"at most {MOST_PARAMETERS:.0g}")
             return None
-        if "projection" in found.parameters and use.type.name == "Add":
+        if use.type.name == "Add" and found.parameters.get("projection"):
             right, left = (shape_text(each[-1:]) for each in (shapes[1], shapes[0]))
             words = f"Add() sums {left} and {right} channels: a 1x1 convolution without bias brings one to the other"
             self.findings.note(use.span, words, approximated=True)
@@ -301,6 +309,7 @@ class Graph:
         within = shape[1:] if name == "TimeDistributed" else shape
         if name == "TimeDistributed" and len(shape) < 2:
             raise ShapeFault(f"needs an input of (steps, ...), and gets {shape_text(shape)}")
+        # The layers of a block are numbered among themselves, and its input has no name.
         nodes = use.block or ()
         wire = Wire("", within)
         container = Container({})
@@ -348,7 +357,7 @@ def _first(nodes: Sequence[Node]) -> Use | None:
 def _plain(kind: LayerType, plan: LayerPlan, shapes: tuple[Shape, ...]) -> LayerPlan:
     """Return a layer without a block with what its shape function says."""
     values = plan.parameters
-    if kind.name == "Add" and len(shapes) == 2 and shapes[0][:-1] == shapes[1][:-1] and shapes[0] != shapes[1]:
+    if "projection" in values and shapes[0][:-1] == shapes[1][:-1] and shapes[0] != shapes[1]:
         # A sum of other channels is how public files write a shortcut: as in ResNet, a 1x1 convolution brings it over.
         left, right = shapes[0][-1], shapes[1][-1]
         if left is not None and right is not None and 1 not in {left, right}:

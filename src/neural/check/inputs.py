@@ -110,6 +110,7 @@ def _as_needed(shape: Shape, batch: bool, nodes: Sequence[Node], span: Span, fin
         )
         findings.note(span, words, approximated=True)
         return shape[:1]
+    # A leading None is the batch, unless the first layer needs an axis more than the others.
     if not batch or first.type.wraps or first.block is not None:
         return shape
     try:

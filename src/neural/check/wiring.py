@@ -40,6 +40,7 @@ def operands(use: Use, names: Mapping[str, Wire], findings: Findings) -> tuple[t
         return (), use.given
     wires: list[Wire] = []
     others = []
+    # Strings without a name are operands; all else is a parameter.
     for argument in use.given:
         words = argument.value if isinstance(argument.value, tuple) else (argument.value,)
         if argument.name is not None or not words or not all(isinstance(word, str) for word in words):

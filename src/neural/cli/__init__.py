@@ -21,7 +21,16 @@ COMMANDS = (CHECK, COMPILE, FMT, VERSION)
 OK, PROBLEMS, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 
 
+def _print_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked:
+        VERSION.main([], standalone_mode=False)
+        context.exit()
+
+
 @click.group("neural", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
+)
 def GROUP() -> None:  # noqa: N802 (as COMMAND is)
     """Work with models that are described in a .neural file."""
 

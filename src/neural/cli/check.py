@@ -12,7 +12,9 @@ from neural.errors import SourceError
 
 @click.command("check", short_help="Check a file, and print its layers with shapes and parameters.")
 @click.argument("file", type=click.Path())
-@click.option("--network", metavar="NAME", help="The network to check, if the file has several. Default: the first.")
+@click.option(
+    "--network", metavar="NAME", help="The network to check, by its name or its place, such as 2. Default: the first."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the plan, or the problems, as JSON.")
 def COMMAND(file: str, network: str | None, as_json: bool) -> int:  # noqa: N802 (the name is the contract)
     """Check FILE, and print its layers with output shapes and numbers of parameters.

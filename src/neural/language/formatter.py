@@ -36,7 +36,7 @@ from neural.language.tree import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from neural.errors import Span
     from neural.language.tree import Comment, Definition
@@ -156,11 +156,17 @@ class _Writer:
             if "\n" in comment.text or not comment.text.startswith("/*"):
                 return
 
+    def coming(self, end: tuple[int, int]) -> Iterator[Comment]:
+        """Return the comments that are not written yet and begin before a place."""
+        for place in range(self.next_comment, len(self.comments)):
+            comment = self.comments[place]
+            if comment.span.start >= end:
+                return
+            yield comment
+
     def comments_in(self, span: Span | None) -> bool:
         """Return True if a comment that is not written yet begins in a span."""
-        if span is None or self.next_comment >= len(self.comments):
-            return False
-        return any(span.start < each.span.start < span.end for each in self.comments[self.next_comment :])
+        return span is not None and any(span.start < each.span.start for each in self.coming(span.end))
 
     def rest(self) -> None:
         """Write the comments after the last definition."""
@@ -216,8 +222,8 @@ class _Writer:
                 kept = [each for each in (node.arguments_span, node.block_span) if each]
                 inside = [
                     each
-                    for each in self.comments[self.next_comment :]
-                    if node.span.start < each.span.start < node.span.end
+                    for each in self.coming(node.span.end)
+                    if node.span.start < each.span.start
                     and not any(span.start < each.span.start < span.end for span in kept)
                 ]
                 self.move_first(inside)
@@ -234,14 +240,14 @@ class _Writer:
         """Write some of the coming comments now."""
         if not inside:
             return
-        others = [each for each in self.comments[self.next_comment :] if each not in inside]
-        moved = [each for each in self.comments[self.next_comment :] if each in inside]
-        for comment in moved:
+        window = list(self.coming((inside[-1].span.end_line + 1, 0)))
+        others = [each for each in window if each not in inside]
+        for comment in inside:
             self.gap(comment.span.line)
             self.line(comment.text)
             self.written_to = comment.span.end_line
-        self.comments[self.next_comment :] = [*moved, *others]
-        self.next_comment += len(moved)
+        self.comments[self.next_comment : self.next_comment + len(window)] = [*inside, *others]
+        self.next_comment += len(inside)
 
     @staticmethod
     def is_broken(values: Sequence[Value]) -> bool:

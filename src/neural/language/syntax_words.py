@@ -38,7 +38,7 @@ def problem_of(error: Any, sources: Sources) -> Problem:
 def _misplaced(text: str, place: Span, accepted: set[str], stack: list[Any], sources: Sources) -> Problem:
     before = stack[-1] if stack else None
     name = str(before) if getattr(before, "type", None) == "NAME" else ""
-    if name and text == ":":
+    if before is not None and name and text == ":":
         message = f"something is missing before {name!r}"
         return sources.problem(message, Span(before.line, before.column, before.end_line, before.end_column))
     if name in SECTIONS or (name and _context(stack) == "settings"):

@@ -32,7 +32,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Text:
-    """Hold a string without its quotes."""
+    """Hold the text of a string, without its quotes."""
 
     text: str
     span: Span = field(compare=False)
@@ -40,7 +40,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Word:
-    """Hold a bare name, such as `Adam`."""
+    """Hold a bare name as a value, such as `Adam`."""
 
     name: str
     span: Span = field(compare=False)
@@ -80,7 +80,7 @@ class TupleValue:
 
 @dataclass(frozen=True)
 class ListValue:
-    """Hold values in square brackets."""
+    """Hold values in square brackets, in their order."""
 
     items: tuple[Value, ...]
     span: Span = field(compare=False)
@@ -136,7 +136,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Settings:
-    """Hold settings in curly brackets."""
+    """Hold settings in curly brackets, in their order."""
 
     items: tuple[Setting, ...]
     span: Span = field(compare=False)
@@ -234,7 +234,7 @@ Definition: TypeAlias = Network | Macro | Research
 
 @dataclass(frozen=True)
 class Comment:
-    """Hold a comment with its marks."""
+    """Hold one comment, with its marks and its place."""
 
     text: str
     span: Span

@@ -102,7 +102,7 @@ class TreeBuilder:
 
     def define(self, children: list[Any]) -> Macro:
         formals = tuple(each for each in children if isinstance(each, Formal))
-        (items,) = (each.value for each in children if isinstance(each, Part))
+        items = layers_only(children)
         return Macro(str(children[1]), formals, items, around(children), span_of(children[1]))
 
     def formal(self, children: list[Any]) -> Formal:
@@ -116,7 +116,7 @@ class TreeBuilder:
         return Section(str(children[0]), values, (), around(children), span_of(children[0]))
 
     def layers(self, children: list[Any]) -> Section:
-        (items,) = (each.value for each in children if isinstance(each, Part))
+        items = layers_only(children)
         whole = around([each for each in children if not (isinstance(each, Part) and each.span.line == 0)])
         return Section("layers", (), items, whole, span_of(children[0]))
 
@@ -132,12 +132,14 @@ class TreeBuilder:
         place = span_of(name)
         if str(name) in TOP_LEVEL and len(children) == 1:
             raise Misread(f"{str(name)!r} begins here inside another definition", place, expected="a } before it")
+        # Arguments, device, block and factor may come in any order, each once.
         parts: dict[str, Part] = {}
         for part in suffixes:
             if part.kind in parts:
                 words = {"device": "a second device", "block": "a second block", "repeat": "a second factor"}
                 raise Misread(f"{words[part.kind]} of the same layer", part.span)
             parts[part.kind] = part
+        # A block of settings alone is a section whose name is not known.
         block = parts["block"].value if "block" in parts else None
         if block and isinstance(block[0], Setting):
             if "arguments" not in parts:
@@ -245,6 +247,14 @@ class TreeBuilder:
 def within(children: list[Any]) -> tuple[Value, ...]:
     """Return the values between the brackets and commas."""
     return tuple(each for each in children if not hasattr(each, "type"))
+
+
+def layers_only(children: list[Any]) -> tuple[Any, ...]:
+    """Return the items among the children, which must not be settings."""
+    (items,) = (each.value for each in children if isinstance(each, Part))
+    if items and isinstance(items[0], Setting):
+        raise unknown_section(items[0])
+    return items  # type: ignore[no-any-return]
 
 
 def arithmetic(children: list[Any]) -> Value:

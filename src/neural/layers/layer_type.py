@@ -43,7 +43,7 @@ class Inferred:
 
 @dataclass(frozen=True)
 class LayerType:
-    """Describe one type of layer."""
+    """Describe one type of layer, as Keras has it."""
 
     name: str
     """Its name in Keras, or in the language if Keras has none."""

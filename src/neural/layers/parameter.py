@@ -29,7 +29,7 @@ class Unfit(ValueError):
 
 @dataclass(frozen=True)
 class Kind:
-    """Convert the values of one kind."""
+    """Hold words for the values of one kind, and their conversion."""
 
     words: str
     """The values that it takes: "a whole number above 0"."""
@@ -175,7 +175,7 @@ class Misuse:
 
 @dataclass(frozen=True)
 class Bound:
-    """Hold the values of all parameters."""
+    """Hold the values of all parameters, and what did not fit."""
 
     values: Mapping[str, Any]
     misuses: tuple[Misuse, ...]
@@ -205,6 +205,7 @@ def bound(
     misuses: list[Misuse] = []
     rounded = []
     at = 0
+    # Each argument finds its parameter by its name or its place, and is converted by its kind.
     for argument in given:
         if argument.name is None:
             at += 1
@@ -235,6 +236,7 @@ def bound(
             continue
         if isinstance(argument.value, float) and isinstance(values[parameter.name], int):
             rounded.append(argument)
+    # The others have their defaults, if they have any.
     for parameter in parameters:
         if parameter.name not in values and parameter.default is REQUIRED:
             words = f"{parameter.name}, {parameter.kind.words}"

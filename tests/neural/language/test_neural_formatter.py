@@ -119,4 +119,4 @@ def test_empty_lines_are_kept_once():
 
 
 def test_quotes():
-    assert "A('say \"hi\"', \"it's\")" in layout(network("A('say \"hi\"', \"it's\")"))
+    assert 'A(\'say "hi"\', "it\'s")' in layout(network('A(\'say "hi"\', "it\'s")'))

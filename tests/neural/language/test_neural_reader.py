@@ -194,8 +194,8 @@ def test_long_sums_and_lists_are_read():
 
 
 def test_a_file_without_end_is_refused():
-    with pytest.raises(SyntaxFault, match="the file has 1,000,001 characters, more than 1,000,000"):
-        parse("\n" * 1_000_001)
+    with pytest.raises(SyntaxFault, match="the file has 200,001 characters, more than 200,000"):
+        parse("\n" * 200_001)
 
 
 @pytest.mark.parametrize("number", ["9" * 5000, "1e999", "-1e400"])

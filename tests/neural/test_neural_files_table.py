@@ -1,0 +1,36 @@
+"""`benchmarks/neural_files.py`: which files of a folder are read and checked, and why others are not."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.neural.sample_files import CNN, RESEARCH, SEVERAL_NETWORKS, network
+
+PROGRAM = Path(__file__).resolve().parents[2] / "benchmarks" / "neural_files.py"
+
+
+def test_the_table(tmp_path):
+    (tmp_path / "deep").mkdir()
+    files = {
+        "a.neural": CNN,
+        "b.nr": "netwrk",
+        "c.rnr": RESEARCH,
+        "deep/d.neural": SEVERAL_NETWORKS,
+        "e.neural": network("    Dens(3)"),
+        "f.txt": "",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    done = subprocess.run([sys.executable, PROGRAM, tmp_path], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert lines[1][:6] == ["a.neural", "Digits", "yes", "yes", "6", "43,706"]
+    assert done.stdout.splitlines()[2].endswith("line 1: 'netwrk' cannot stand here")
+    assert lines[3][0] == "c.rnr"
+    assert [line[1] for line in lines[4:6]] == ["Small", "Large"]
+    assert done.stdout.splitlines()[6].endswith("line 4: unknown layer 'Dens'")
+    assert done.stdout.splitlines()[-1].startswith("5 files: 4 read, 3 checked; 4 of 6 networks or research;")
+
+
+def test_without_a_folder():
+    assert subprocess.run([sys.executable, PROGRAM], capture_output=True, check=False).returncode == 2
