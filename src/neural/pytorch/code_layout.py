@@ -23,7 +23,11 @@ def laid_out(line: str) -> list[str]:
     tail = f"{indent}{code[end:]}"
     if len(inside) <= WIDTH:
         return [code[: start + 1], inside, tail]
-    parts = [f"{indent}    {part.strip()}," for part in _parts(inner)]
+    element, loop, rest = inner.rpartition(" for _ in ")
+    if loop and len(_parts(inner)) == 1:  # a generator takes no comma
+        parts = [f"{indent}    {element}", f"{indent}    for _ in {rest}"]
+    else:
+        parts = [f"{indent}    {part.strip()}," for part in _parts(inner)]
     return [code[: start + 1], *(broken for part in parts for broken in laid_out(part)), tail]
 
 

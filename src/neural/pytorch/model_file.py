@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -350,7 +351,7 @@ def _main(plan: Plan) -> list[str]:
         "with np.load(options.data) as data:",
         f"    train(model, data, {', '.join(options)})",
     ]
-    lines += [f"torch.save(model.state_dict(), {path!r})"] if path else []
+    lines += [f"torch.save(model.state_dict(), {json.dumps(path)})"] if path else []
     return [
         "def main() -> None:",
         '    """Train a new model on the data of a file."""',
