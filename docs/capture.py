@@ -27,7 +27,9 @@ from api_page import api_page
 
 from neuraldbg.cli import COMMANDS
 from neuraldbg.cli.causes import _reflowed
+from neuraldbg.cli.command import Command
 from neuraldbg.cli.group import LazyGroup
+from neuraldbg.cli.plot import known_views
 from neuraldbg.config import CaptureSettings, RecordSettings, TriggerSettings
 from neuraldbg.detect import DETECTORS
 from neuraldbg.explain.causes import CAUSES
@@ -109,13 +111,23 @@ def options() -> str:
             with click.Context(command, info_name=name, parent=above) as ctx:
                 usage = " ".join(("neuraldbg", name, *command.collect_usage_pieces(ctx)))
                 parts.append(f"### neuraldbg {name}\n\n{_cell(command.get_short_help_str(200))}\n\n`{usage}`")
-                asked = [one for one in command.get_params(ctx) if isinstance(one, click.Option)]
-                records = [
-                    record for one in asked if (record := one.get_help_record(ctx)) and "--help" not in record[0]
-                ]
-                rows = [f"| {_cell(f'`{spelled}`')} | {_cell(text)} |" for spelled, text in records]
-                parts += ["\n".join(("| option | what it does |", "|---|---|", *rows))] if rows else []
+                parts += _option_tables(command, ctx)
+        shown = "\n".join(f"| {name} | {_cell(text)} |" for name, text in known_views())
+        place = next(n for n, part in enumerate(parts) if part.startswith("| option") and "`--view VIEW`" in part)
+        parts.insert(place + 1, f"Views:\n\n| view | what it shows |\n|---|---|\n{shown}")
     return "\n\n".join(parts)
+
+
+def _option_tables(command: click.Command, ctx: click.Context) -> list[str]:
+    """Return a table for each group of options, below its title where there are several."""
+    assert isinstance(command, Command)
+    tables = []
+    for title, members in command.titled(ctx):
+        records = [record for one in members if (record := one.get_help_record(ctx)) and "--help" not in record[0]]
+        rows = [f"| {_cell(f'`{spelled}`')} | {_cell(text)} |" for spelled, text in records]
+        tables += [f"{title}:"] if rows and command.groups else []
+        tables += ["\n".join(("| option | what it does |", "|---|---|", *rows))] if rows else []
+    return tables
 
 
 def cause_table() -> str:

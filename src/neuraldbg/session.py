@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -69,13 +70,13 @@ class NeuralDbg(Questions, SessionControls, Shown):
     ``TriggerEngine`` instead of True has thresholds of its own. ``out`` is a folder for the run file, None to keep the
     run in memory. ``snapshots`` are patterns of layers' paths (``fnmatch``: ``layers.*.attention``) whose tensors are
     kept, the newest of them, in ``snapshot_bytes`` at most. ``overhead`` is the share of the training's time that
-    watching may take (0.01 is a hundredth), None for no limit: then every layer is read at every step.
-    ``probes=False`` disables the few experiments on a copy of the model. ``profile=True`` measures time, work and
-    memory of each layer in sampled steps all along, None in three steps within that share, False never; and
-    ``trace=(20, 25)`` saves what ``torch.profiler`` sees of the steps 20 to 24 beside the run file, for Perfetto.
-    ``settings`` and ``thresholds`` override defaults of ``neuraldbg.config`` and of detectors. ``script`` and ``argv``
-    name the run in reports. ``on_step`` is called with each step and its events. ``alerts`` are rules by which a person
-    is told while it trains (``["nan", "critical:loss > 5"]``), or an `Alerts` that says where they go, too.
+    watching may take (0.01 is 1%) after up to two seconds at the start, None for no limit: then every layer is read at
+    every step. ``probes=False`` disables the few experiments on a copy of the model. ``profile=True`` measures time,
+    work and memory of each layer in sampled steps all along, None in three steps within that share, False never; and
+    ``trace=(20, 24)`` saves what ``torch.profiler`` sees of the steps 20 to 24, both included, beside the run file, for
+    Perfetto. ``settings`` and ``thresholds`` override defaults of ``neuraldbg.config`` and of detectors. ``script`` and
+    ``argv`` name the run in reports. ``on_step`` is called with each step and its events. ``alerts`` are rules by which
+    a person is told while it trains (``["nan", "critical:loss > 5"]``), or an `Alerts` that says where they go, too.
     ``dashboard`` is the process whose page may stop the training, as ``neuraldbg run --dashboard`` gives it.
 
     Raises AttachError for a model or optimizer that cannot be watched, ConfigError for a setting, UnknownLayer for a
@@ -144,7 +145,7 @@ class NeuralDbg(Questions, SessionControls, Shown):
             self._capture, self._halt, lambda: self._wanted, self._known_layout, self._breakpoints.calls
         )
         self._alerts = self._alerting(alerts)
-        self._stops, self._dashboard = Stops(self, self._capture, self._hooks), dashboard
+        self._stops, self._dashboard = Stops(self, self._capture, self._hooks, self._breakpoints), dashboard
         self._profile = SessionProfile(self._capture, profile, trace, saved=self._wanted is not None)
 
     # -- lifecycle ----------------------------------------------------------------------------------------------
@@ -221,7 +222,8 @@ class NeuralDbg(Questions, SessionControls, Shown):
             self._recorder.close()
         self._save(self._saved)
         try:
-            self._meet(self._saved)
+            with suppress(TrainingHalted):  # of an action: the training has ended
+                self._meet(self._saved)
         finally:
             self._alerts.stop()  # waits for what is on its way, when all is saved
 
@@ -300,9 +302,11 @@ class NeuralDbg(Questions, SessionControls, Shown):
     # -- questions while it runs --------------------------------------------------------------------------------
 
     def capture_step(self, step: int | None = None) -> None:
-        """End the current step now. This is needed only for optimizers that are no ``torch.optim.Optimizer``.
+        """End the current step now. This is needed only where no step can be seen: for weights that no module holds,
+        and in a loop without a backward pass, such as one with ``torch.func.grad``.
 
-        If an optimizer of torch steps the model, its steps count, and this may be called for every micro-batch.
+        Steps of a torch optimizer count by themselves, and so do updates of a module's weights by hand or by another
+        optimizer after a backward pass. Beside a torch optimizer this may be called for every micro-batch.
 
         ``step`` is the loop's own number. Every answer counts optimizer steps from 0, also in a loop that was resumed
         at step 1,000 or counts its batches anew in each epoch; an error about such a number says which step it is.
@@ -389,7 +393,7 @@ class NeuralDbg(Questions, SessionControls, Shown):
             about=self._about,
             layout=self._known_layout,
             add_hook=self._hooked,
-            see_each_step=self._hooks.see_each_step,
+            see_each_step=self._hooks.see_steps_soon,
         )
         self._hooks.alert = alerts.tell
         return alerts

@@ -41,7 +41,7 @@ class SessionAlerts:
 
     ``note`` records facts; ``about`` returns what an alert says of the run: its folder, script and rank; ``layout``
     returns the layers that are known, ``add_hook`` runs a hook, and ``see_each_step`` delivers each step as soon as
-    it is over.
+    its values are here.
     """
 
     def __init__(
@@ -64,6 +64,8 @@ class SessionAlerts:
         """The rules that are names of events and causes."""
         self._conditions: list[AlertRule] = []
         """The rules that are conditions on the numbers of a step."""
+        self._ruled = False
+        """True once a rule is set."""
         self._begun: list[tuple[AlertRule, Event]] = []
         """Events of the current step that a rule is about."""
         self._limit = RateLimit()
@@ -81,7 +83,7 @@ class SessionAlerts:
         """True if a rule is set, or a way by which alerts are told is asked for."""
         asked = self._asked
         ways = (asked.file, asked.command, asked.webhook)
-        return bool(asked.rules or self._conditions or any(way is not None for way in ways))
+        return self._ruled or any(way is not None for way in ways)
 
     def add(self, rule: AlertRule) -> None:
         """Raise alerts by a rule from now on. Raises UnknownName, which lists the nearest names, and ConfigError."""
@@ -89,13 +91,16 @@ class SessionAlerts:
         collect = partial(self._collect, rule)
         if rule.condition is not None and rule.of_layers:
             trigger = HookTrigger("after_layer", layers=rule.layers) & HookTrigger.condition(rule.condition)
-            self._add_hook(Hook(f"alert on {rule.name}", trigger, [HookAction.callback(partial(self._layer, rule))]))
+            hook = Hook(f"alert on {rule.name}", trigger, [HookAction.callback(partial(self._layer, rule))])
+            hook.sampled = True
+            self._add_hook(hook)
         elif rule.condition is not None:
             self._conditions.append(rule)
         elif rule.name.lower() == EVENTS:
             self._points.on_events(rule.name, lambda event: event.sure, collect)
         else:
             self._add_named(rule, collect)
+        self._ruled = True
 
     def _add_named(self, rule: AlertRule, collect: Callable[[Event], None]) -> None:
         from neuraldbg.explain import meaning  # noqa: PLC0415 (a program without such rules needs none of it)

@@ -62,10 +62,11 @@ class SessionControls:
         ``update_ratio_low`` and ``vanishing_gradients``; families of events (``gradient_health``) and names of failures
         ("loss divergence") stand for theirs. A layer, by path or alias, stands for all events in it.
 
-        The action gets the `Event`, once for each episode. An event counts once it is sure, which may be some steps
-        after its ``first_step``. For a cause it gets the `Hypothesis`, once the cause is credible: that is judged when
-        a kind of event begins for the first time, whenever the number of steps has doubled, when ``halt`` stops the
-        training, and at the end. An exception of the action is printed with its traceback, and the training goes on; to
+        The action gets the `Event`, once for each episode. An event counts once its detector has seen enough steps,
+        which may be some steps after its ``first_step``, also if the detector is less than 50% sure of it. For a cause
+        it gets the `Hypothesis`, once the cause is credible (at least 50% sure): that is judged when a kind of event
+        begins for the first time, whenever the number of steps has doubled, when ``halt`` stops the training, and at
+        the end. An exception of the action is printed with its traceback, and the training goes on; to
         stop the training the action raises TrainingHalted. Raises UnknownName, which lists the nearest names; with
         ``discover`` layers are known once their model was called.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from neuraldbg.capture.layers.layer_moments import LayerMoments
 from neuraldbg.capture.statistics import whole_tensors
+from neuraldbg.clocks import perf_counter
 from neuraldbg.control.alert_rules import met
 from neuraldbg.control.condition import Condition
 from neuraldbg.control.hook_moments import OF_LAYERS, Context, HookResult
@@ -57,14 +58,14 @@ class SessionHooks:
         self._matched: dict[tuple[int, str], bool] = {}
         self._known: Layout | None = None
         self._met: set[int] = set()
-        """Identities of the hooks of which a layer was called."""
+        """Serial numbers of the hooks of which a layer was called."""
         self._numbers: dict[tuple[str, str], int] = {}
         """Number of calls of each layer in the step ``_counted``, by moment and path."""
         self._counted = -1
         self._pruned = 0
         """Number of the hooks that were over when ``_prune`` last removed anything."""
         self._running = threading.local()
-        self._started = self._each_step = False
+        self._started = self._each_step = self._at_once = False
         self._usual_batch = capture.delivery.batch
         self._changing = threading.RLock()
         """Held while hooks are added or dropped: a dashboard does so in a thread of its own."""
@@ -87,7 +88,7 @@ class SessionHooks:
         self._started = False
         self._moments.detach()
         for hook in self.hooks:
-            if hook.enabled and hook.of_layers and id(hook) not in self._met and self._capture.steps:
+            if hook.enabled and hook.of_layers and hook.serial not in self._met and self._capture.steps:
                 _LOG.warning("the hook '%s' never ran: %s", hook.name, self._reason(hook))
 
     def add(self, hook: Hook) -> None:
@@ -108,6 +109,7 @@ class SessionHooks:
         """Take hooks away; without one the training costs what it did before."""
         with self._changing:
             self.hooks = [hook for hook in self.hooks if hook not in hooks]
+            self._matched = {}
             self._moments.keep(self._of_layers())
             self._pace()
 
@@ -117,11 +119,18 @@ class SessionHooks:
 
     def see_each_step(self) -> None:
         """Deliver each step as soon as it is over, also without a hook: something must stop at its step."""
+        self._at_once = True
+        self._pace()
+
+    def see_steps_soon(self) -> None:
+        """Deliver each step as soon as its values are here: an alert waits for no device."""
         self._each_step = True
         self._pace()
 
     def _pace(self) -> None:
-        self._capture.delivery.batch = 1 if self.hooks or self._each_step else self._usual_batch
+        delivery = self._capture.delivery
+        delivery.at_once = self._at_once or any(not hook.sampled for hook in self.hooks)
+        delivery.batch = 1 if self.hooks or self._each_step or self._at_once else self._usual_batch
 
     def check(self, hook: Hook) -> None:
         """Raise UnknownLayer if a pattern fits none of the layers that are known, and some are."""
@@ -157,7 +166,7 @@ class SessionHooks:
             for error in unknown:
                 _LOG.warning("the hook '%s': %s It is not waited for.", hook.name, error)
             if unknown and len(unknown) == len(hook.patterns):
-                self._met.add(id(hook))  # all is said of it
+                self._met.add(hook.serial)  # all is said of it
 
     def began(self, event: Event) -> None:
         """Run the hooks of an event that has begun."""
@@ -215,9 +224,12 @@ class SessionHooks:
             step = self._capture.steps
             if path is not None and not call:
                 call = self._count(moment, path, step)
+            full = self._capture.switch.in_full_step()
             for hook in list(self.hooks):
                 if hook.moment == moment and (path is None or self._fits(hook, path)):
-                    self._met.add(id(hook))
+                    self._met.add(hook.serial)
+                    if hook.sampled and not full:
+                        continue
                     self._run(hook, hook.moment, step, path or "", value, inputs, call=call)
         except TrainingHalted:
             raise
@@ -238,12 +250,13 @@ class SessionHooks:
         layout = self._capture.layout()
         if layout is not self._known:
             self._known, self._matched = layout, {}
-        key = (id(hook), path)
-        if key not in self._matched:
+        key, known = (hook.serial, path), self._matched
+        fits = known.get(key)
+        if fits is None:
             layer = layout.by_path.get(path)
             plain = bool(path) and layer is not None and layer.type not in _CONTAINERS
-            self._matched[key] = any(_fits(layout, one, path) for one in hook.patterns) if hook.patterns else plain
-        return self._matched[key]
+            fits = known[key] = any(_fits(layout, one, path) for one in hook.patterns) if hook.patterns else plain
+        return fits
 
     def _run(
         self,
@@ -268,7 +281,7 @@ class SessionHooks:
         if moment in OF_LAYERS:
             context.tensor = whole_tensors.first_tensor(value) if hook.takes_tensor else None
             if hook.reads and context.tensor is not None:
-                context.statistics = whole_tensors.statistics(context.tensor)
+                context.statistics = self._statistics(context.tensor)
             taken = whole_tensors.detached if hook.takes_value else lambda each: each
             context.value, context.inputs = taken(value), taken(inputs)
         self._running.inside = True
@@ -282,6 +295,17 @@ class SessionHooks:
             hook.switch_off(error)
         if hook.over:
             self._prune()
+
+    def _statistics(self, tensor: Any) -> Mapping[str, float]:
+        """Return the statistics of a layer's tensor, and count the time that they take."""
+        tally, began = self._capture.tally, perf_counter()
+        try:
+            return whole_tensors.statistics(tensor)
+        finally:
+            if not tally.inside:  # else it is counted by whoever called us
+                spent = perf_counter() - began
+                tally.seconds += spent
+                tally.parts["layers"] = tally.parts.get("layers", 0.0) + spent
 
     def _now(self, moment: Moment, optimizer: Any) -> Mapping[str, float]:
         """Return the scalars for a moment: before a step the loss is that of the step."""
@@ -306,7 +330,7 @@ class SessionHooks:
         if action.name == "alert":
             return self._alert(action, context, hook)
         if action.name == "pause":
-            return self.pause(context, hook.name)
+            return self._stop(context, hook)
         result = HookResult(context.step, context.moment, action.name, context.layer, context.statistics)
         if action.name == "halt":
             over = context.moment in ("after_step", "on_loss", "on_event")  # the step has been applied
@@ -322,6 +346,16 @@ class SessionHooks:
         if action.name == "save_snapshot":
             result.file = str(self._save(context, hook))
         return result
+
+    def _stop(self, context: Context, hook: Hook) -> HookResult | None:
+        """Stop in the debugger. An error of ours is not the hook's, which would be switched off."""
+        try:
+            return self.pause(context, hook.name)
+        except TrainingHalted:
+            raise
+        except Exception:  # noqa: BLE001 (the breakpoint stays)
+            self._capture.tally.caught("stopping in the debugger")
+            return None
 
     def _alert(self, action: HookAction, context: Context, hook: Hook) -> HookResult:
         where = f"step {context.step}" + (f", layer '{context.layer}'" if context.layer else "")

@@ -84,13 +84,13 @@ class SessionProfile:
 
 
 def _window(trace: Any) -> tuple[int, int] | None:
-    """Return the first step of a window and the first behind it, None for no window. Raises ConfigError."""
+    """Return the first and the last step of a window, None for no window. Raises ConfigError."""
     if trace is None:
         return None
     steps = tuple(trace) if isinstance(trace, (tuple, list)) else ()
     if len(steps) != 2 or not all(hasattr(step, "__index__") for step in steps):
-        raise ConfigError(f"trace: give two steps, such as (20, 25) for steps 20 to 24, not {trace!r}")
-    first, end = (whole(step, "trace") for step in steps)
-    if not 0 <= first < end:
-        raise ConfigError(f"trace: the second step must be behind the first, and none below 0, not {trace!r}")
-    return first, end
+        raise ConfigError(f"trace: give two steps, the first and the last, such as (20, 24), not {trace!r}")
+    first, last = (whole(step, "trace") for step in steps)
+    if not 0 <= first <= last:
+        raise ConfigError(f"trace: the last step must not be before the first, and none below 0, not {trace!r}")
+    return first, last

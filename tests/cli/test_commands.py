@@ -152,7 +152,7 @@ def test_group_help_names_every_command_and_mistakes_get_an_answer(capsys):
     assert [line.split()[0] for line in out.split("Commands:\n")[1].splitlines() if line.startswith("  ")][:-1] == list(
         COMMANDS
     )
-    assert list(COMMANDS) == sorted(COMMANDS)
+    assert COMMANDS[:3] == ("run", "debug", "explain"), "in the order of use"
     for args, hint in (
         (["explian", "x"], "Did you mean `neuraldbg explain`?"),
         (["train.py"], "Did you mean `neuraldbg run train.py`?"),
@@ -162,6 +162,22 @@ def test_group_help_names_every_command_and_mistakes_get_an_answer(capsys):
         assert hint in capsys.readouterr().err
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("neuraldbg ")
+
+
+@pytest.mark.parametrize("command", ["run", "debug"])
+def test_help_has_examples_first_and_each_option_below_one_title(command, capsys):
+    import importlib
+
+    known = importlib.import_module(f"neuraldbg.cli.{command}").COMMAND
+    assert main([command, "--help"]) == 0
+    out = capsys.readouterr().out
+    titles = [title for title, _ in known.groups]
+    places = [out.index(f"\n{title}:\n") for title in ("Examples", *titles, "Other options")]
+    assert places == sorted(places)
+    tables = out[places[1] :]
+    for parameter in known.params:
+        for spelled in parameter.opts if parameter.name != "command" else ():
+            assert len(re.findall(rf"^  (?:-.*, )?{spelled}(?![\w-])", tables, re.MULTILINE)) == 1, spelled
 
 
 def test_every_file_of_a_command_is_registered():

@@ -38,7 +38,7 @@ def profiled(tmp_path_factory):
     """Return the folder of a run with a profile and a trace, and what was printed."""
     folder = tmp_path_factory.mktemp("profiled")
     (folder / "train.py").write_text(SCRIPT)
-    command = [sys.executable, "-m", "neuraldbg", "run", "--profile", "--trace", "20:23", "-o", "run", "train.py"]
+    command = [sys.executable, "-m", "neuraldbg", "run", "--profile", "--trace", "20:22", "-o", "run", "train.py"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder / "run", done
@@ -55,7 +55,7 @@ def test_the_profile_stands_below_the_diagnosis(profiled):
 
 def test_the_trace_is_one_that_perfetto_opens(profiled):
     folder, _ = profiled
-    trace = json.loads((folder / "rank0-trace-20-23.json").read_text())
+    trace = json.loads((folder / "rank0-trace-20-22.json").read_text())
     names = [event.get("name", "") for event in trace["traceEvents"]]
     assert sum(name.startswith("Optimizer.step#Adam") for name in names) == 3
     assert any(name == "aten::addmm" for name in names)
@@ -100,8 +100,8 @@ def test_a_run_without_a_profile_says_so(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--trace", "5"], "20:25"),
-        (["--trace", "9:3"], "20:25"),
+        (["--trace", "5"], "20:24"),
+        (["--trace", "9:3"], "20:24"),
         (["--trace", "1:2", "--no-profile"], "leave out --no-profile"),
     ],
 )

@@ -15,6 +15,8 @@ from pathlib import Path
 import pexpect
 import pytest
 
+import neuraldbg
+
 PROMPT = r"\(neuraldbg\) "
 TRAIN = """
 import sys
@@ -350,6 +352,27 @@ def test_without_a_terminal_nothing_stops_and_a_line_says_so(folder: Path) -> No
     )
 
 
+@pytest.mark.parametrize("option", ["--each-layer", "--step"])
+def test_it_stops_before_each_layer_under_either_name_and_reads_as_much_as_is_asked_for(
+    folder: Path, option: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, *arguments(option, "--at", "1", "--overhead", "full", "train.py")],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert losses(done.stdout) == bare(folder)
+    for layer in ("fc1", "act"):
+        assert f"does not stop at step 1, before layer '{layer}'" in done.stderr
+    cost = neuraldbg.load(folder / "run").info.coverage["cost"]
+    assert cost["budget"] is None, "--overhead full"
+    assert cost["light_steps"] == 0
+
+
 def test_another_debugger_is_entered_where_one_is_set(folder: Path) -> None:
     (folder / "mine.py").write_text(
         "import sys\n"
@@ -448,6 +471,7 @@ def test_the_conversation_of_the_page_is_what_is_said(tmp_path: Path) -> None:
         (("--at", "-1"), "--at"),
         (("--before-step", "--when", "layer.rms > 1"), "needs a moment of a layer"),
         (("--break-on", "loss_spike", "--at", "3"), "leave out --at"),
+        (("--overhead", "2"), "is not a share of time"),
         (("--break-on", "fc1"), "A layer is given by --breakpoint."),
         (("--breakpoint", ""), "a pattern of layers is a text"),
     ],

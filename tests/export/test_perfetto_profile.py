@@ -6,6 +6,7 @@ import itertools
 import json
 
 import pytest
+from tests.explain.run_builder import Build
 from tests.show.made_profiles import HEALTHY, MB, profiled, timing
 
 from neuraldbg.export import export
@@ -31,6 +32,15 @@ def trace(run, tmp_path_factory):
 def slices(trace, thread):
     (pid,) = {e["pid"] for e in trace if e["name"] == "process_name" and e["args"]["name"] == "profile"}
     return [e for e in trace if e["ph"] == "X" and (e["pid"], e["tid"]) == (pid, thread)]
+
+
+def test_a_single_sampled_step_is_said_to_be_one(tmp_path):
+    build = Build().fact("timing", 9, **timing(PATHS, steps=1))
+    path = export(build.build(), HEALTHY, tmp_path / "one.json", "perfetto")
+    found = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
+    assert all(e["args"]["caution"].startswith("Only one step was sampled") for e in slices(found, 0))
+    names = [e["args"]["name"] for e in found if e["name"] == "thread_name"]
+    assert "parts of a sampled step, which says little of others" in names
 
 
 def test_parts_of_the_step_follow_one_another_and_end_where_the_last_sampled_step_did(run, trace):

@@ -44,10 +44,17 @@ def layer(path: str, own_s: float, flops: float, calls: int = 1) -> dict[str, An
 BALANCED = [layer("a", 0.03, 3e8), layer("b", 0.03, 3e8), layer("c", 0.03, 4e8)]
 
 
-def run_with(optimizer: str = "Adam", layers: list[dict[str, Any]] | None = None, **changed: Any) -> RunRecord:
+def run_with(
+    optimizer: str = "Adam",
+    layers: list[dict[str, Any]] | None = None,
+    groups: list[dict[str, Any]] | None = None,
+    **changed: Any,
+) -> RunRecord:
     timing = {**PLAIN, **changed, "layers": BALANCED if layers is None else layers}
     facts = (
-        Fact(1, "optimizer", {"stream": 0, "type": optimizer, "owned": 2, "foreign_no_grad": 0, "groups": []}),
+        Fact(
+            1, "optimizer", {"stream": 0, "type": optimizer, "owned": 2, "foreign_no_grad": 0, "groups": groups or []}
+        ),
         Fact(3, "timing", {**timing, "step_s": 1.0}),
         Fact(5, "timing", timing),
     )
@@ -93,6 +100,19 @@ def test_batches_that_are_made_faster_than_handed_over_need_no_workers() -> None
     assert remedy.startswith("DataLoader(..., num_workers=")
 
 
+def test_batches_of_gradient_accumulation_are_judged_one_by_one() -> None:
+    """Sixteen batches of 0.3 ms are no batch of 4.8 ms: a worker would take longer to hand each over."""
+    many = {"step_s": 0.02, "usual_s": 0.02, "data_s": 0.0048, "forward_s": 0.005, "backward_s": 0.01, "other_s": 0.0}
+    text, remedy = told(**many, optimizer_s=0.0002, layers=[], workers=0, batches=16)["data_loading"]
+    assert text == "24% of the step, 4.8 ms, in 16 batches, waits for the data loader (num_workers=0)"
+    assert "torch.randperm" in remedy
+    assert "num_workers=" not in remedy
+    # Four of 9.25 ms are worth a worker, which makes all four while 63 ms are computed.
+    slow = {"data_s": 0.037, "other_s": 0.0, "forward_s": 0.02, "backward_s": 0.038, "workers": 0}
+    assert told(**slow, batches=4)["data_loading"][1] == told(**slow)["data_loading"][1]
+    assert "make a batch cheaper than 9.25 ms" in told(**slow, batches=4, cores=2)["data_loading"][1]
+
+
 def test_a_layer_that_takes_more_time_than_its_share_of_the_operations() -> None:
     text, remedy = told(layers=[layer("attn.loop", 0.046, 3e7, calls=64), layer("fc", 0.044, 97e7)])["one_layer"]
     assert text == "'attn.loop' takes 46% of the step and does 3% of the operations, in 64 calls"
@@ -102,6 +122,17 @@ def test_a_layer_that_takes_more_time_than_its_share_of_the_operations() -> None
     assert "loops in Python" in remedy
     assert "one_layer" not in told(layers=[layer("fc1", 0.08, 9e8), layer("fc2", 0.01, 1e8)])
     assert "one_layer" not in told(layers=[layer("a", 0.08, 0), layer("b", 0.01, 0)])  # nothing was counted
+
+
+def test_an_optimizer_that_is_fused_is_not_told_to_be() -> None:
+    costly = {"optimizer_s": 0.05, "forward_s": 0.015, "backward_s": 0.03}
+    assert told(**costly)["optimizer"][1].startswith("torch.optim.Adam(..., fused=True); or give more samples")
+    assert told(**costly, groups=[{"params": 2, "fused": True}])["optimizer"][1].startswith("Give more samples")
+    assert "foreach=True" in told(optimizer="RMSprop", **costly)["optimizer"][1]
+    assert "foreach" not in told(optimizer="RMSprop", **costly, groups=[{"params": 2, "foreach": True}])["optimizer"][1]
+    assert "foreach" not in told(optimizer="RMSprop", **costly, clock="cuda")["optimizer"][1], (
+        "torch takes it by itself there"
+    )
 
 
 def test_small_operations_are_told_by_rate_and_length() -> None:

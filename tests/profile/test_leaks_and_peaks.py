@@ -50,8 +50,42 @@ def test_other_kinds_of_leaks() -> None:
     assert "handle.remove()" in hooks.remedy
     plain = {"type": "ndarray", "with_graph": False, "operations_per_step": 0.0, "mended": "", "shape": [64, 8]}
     array = profile(grown(**plain, per_step=0.1, bytes_per_step=204.8).build()).bottlenecks[0]
-    assert array.text == "`losses` keeps an array (float32, 64x8) every 10 steps, 205 B each: train.py:48"
+    assert array.text == "`losses` keeps an array (float32, 64x8) every 10 steps, 2 KiB each: train.py:48"
     assert array.remedy == "Empty `losses` when its content is not needed any more, or limit its length"
+
+
+def test_bytes_of_each_are_those_of_one_and_not_of_a_step() -> None:
+    """A MiB every fourth step is 256 KiB a step, 250 MiB in 1,000 steps, and 1 MiB each."""
+    told = {"type": "Tensor", "with_graph": False, "operations_per_step": 0.0, "shape": [1024, 256]}
+    (one,) = profile(grown(**told, per_step=0.25, bytes_per_step=MIB / 4, holder="snaps").build()).bottlenecks
+    assert one.text == (
+        "`snaps` keeps a tensor (float32, 1024x256) every 4 steps, 1 MiB each, 250 MiB in 1,000 steps: train.py:48"
+    )
+    assert one.remedy == "Empty `snaps` when its content is not needed any more, or limit its length", (
+        "what has no graph needs no .item() nor .detach(), whatever an older file says"
+    )
+
+
+def test_a_tensor_that_becomes_larger_itself() -> None:
+    told = {"type": "Tensor", "with_graph": False, "operations_per_step": 0.0, "mended": "", "shape": [43, 1024]}
+    (one,) = profile(grown(**told, alive=1, grows=True, bytes_per_step=4096.0, holder="every").build()).bottlenecks
+    assert one.text == (
+        "`every`, a tensor (float32, 43x1024), becomes larger by 4 KiB a step, 3.91 MiB in 1,000 steps: train.py:48"
+    )
+
+
+def test_growth_of_resident_memory_is_none_if_not_all_was_searched() -> None:
+    value: dict[str, Any] = {
+        "first": 2, "last": 5_000, "slope_first": 1_250, "slope_last": 5_000, "resident_per_step": 1e5, "survivors": [],
+    }  # fmt: skip
+
+    def told(**changes: Any) -> list[Bottleneck]:
+        return list(profile(Build().fact("growth", 5_000, **value | changes).build()).bottlenecks)
+
+    assert len(told(counts=9)) == 1
+    assert told(counts=9, complete=False) == []
+    assert told(counts=4) == []
+    assert told(counts=9, slope_first=4_000) == [], "128 MiB were not reached"
 
 
 def test_growth_of_resident_memory_alone_counts_in_long_runs_only() -> None:
@@ -79,10 +113,33 @@ def test_state_of_the_optimizer_and_a_moment_of_much_memory() -> None:
     found = held(peak=1000 * MIB, parameters=240 * MIB, gradients=240 * MIB, optimizer=480 * MIB, activations=10 * MIB)
     assert [one.kind for one in found] == ["optimizer_memory"]
     assert found[0].text.startswith("48% of the memory at the peak, 480 MiB, is the optimizer's state (SGD): 2.0 times")
+    assert "8bit" not in found[0].remedy, "bitsandbytes is for CUDA"
+    state = {"peak": 1000 * MIB, "parameters": 240 * MIB, "gradients": 240 * MIB, "optimizer": 480 * MIB}
+    (cuda,) = held(**state, method="CUDA allocator")
+    assert "bitsandbytes.optim.SGD8bit" in cuda.remedy
     (surge,) = held(peak=1000 * MIB, parameters=100 * MIB, activations=400 * MIB)
     assert surge.kind == "peak"
     assert surge.text == "50% of the memory at the peak, 500 MiB, is needed for a moment only, in the backward of 'fc2'"
     assert surge.layer == "fc2"
+
+
+def test_what_lies_on_a_device_beside_the_model_is_no_surge() -> None:
+    parts = {"peak": 1000 * MIB, "parameters": 50 * MIB, "gradients": 50 * MIB, "activations": 100 * MIB}
+    on_device = {**parts, "method": "CUDA allocator"}
+    assert held(**on_device) == [], "it is not known what else lies there: a file of an older version"
+    (beside,) = held(**on_device, beside=700 * MIB)
+    assert beside.text == (
+        "70% of the memory at the peak, 700 MiB, lies on the device all the time beside the model: a data set, another "
+        "model, results that are kept"
+    )
+    assert beside.layer is None
+    (surge,) = held(**on_device, beside=100 * MIB)
+    assert surge.text == "70% of the memory at the peak, 700 MiB, is needed for a moment only, in the backward of 'fc2'"
+
+
+def test_the_most_since_the_program_began_is_no_peak_of_a_step() -> None:
+    (full,) = held(peak=970 * MIB, parameters=500 * MIB, device_total=1000 * MIB, whole_run=True, peak_at="")
+    assert full.text == "the most since the program began, 970 MiB, is 97% of the memory"
 
 
 def test_small_peaks_and_sizes_alone_say_nothing() -> None:
@@ -114,6 +171,17 @@ def test_crash_without_memory_tells_what_a_step_needs() -> None:
     assert top.cause == "refused_operation"
     said = [one.statement for one in top.evidence]
     assert "a step needed 900 MiB at its peak (backward of 'fc2'), 600 MiB of them activations, at step 10" in said
+
+
+def test_crash_without_memory_is_diagnosed_where_activations_were_not_measured() -> None:
+    """The default on CUDA: a peak from the allocator, and no activations."""
+    build = Build().fact("footprint", 10, step=10, method="sizes", peak=900 * MIB, activations=None, peak_at="",
+                         parameters=100 * MIB, gradients=100 * MIB, optimizer=200 * MIB)  # fmt: skip
+    build.outcome = Outcome("raised", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")
+    found = diagnose(build.build())
+    assert [one.cause for one in found.hypotheses] == ["refused_operation"]
+    said = [one.statement for one in found.hypotheses[0].evidence]
+    assert "a step needed 900 MiB at its peak, 200 MiB of them optimizer state, at step 10" in said
 
 
 def test_leak_is_never_the_reason_of_a_loss_that_does_not_fall() -> None:

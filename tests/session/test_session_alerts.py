@@ -135,6 +135,11 @@ def test_a_halt_is_an_alert_where_alerts_are_asked_for() -> None:
     with pytest.raises(TrainingHalted), NeuralDbg(model := Mlp(), halt=True) as dbg:
         train(model, broken_from=4)
     assert dbg.alerts == ()
+    dbg = NeuralDbg(model := Mlp(), halt=True)
+    dbg.alert_on("vanishing_gradients")
+    with pytest.raises(TrainingHalted), dbg:
+        train(model, broken_from=4)
+    assert [alert.rule for alert in dbg.alerts] == ["halt"], "a rule of alert_on asks for alerts, too"
 
 
 @pytest.mark.parametrize(

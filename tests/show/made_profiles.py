@@ -96,7 +96,14 @@ def growth(**changes):
         {"type": "Tensor", "shape": [32, 10], "dtype": "float32", "per_step": 2.0, "bytes_per_step": 2560.0,
          "alive": 240},
     ]  # fmt: skip
-    value = {"first": 0, "last": 120, "resident_per_step": 1.6 * MB, "device_per_step": None, "survivors": survivors}
+    value = {
+        "first": 0,
+        "last": 120,
+        "counts": 8,
+        "resident_per_step": 1.6 * MB,
+        "device_per_step": None,
+        "survivors": survivors,
+    }
     return {**value, **changes}
 
 

@@ -236,9 +236,10 @@ def bound(
             continue
         if isinstance(argument.value, float) and isinstance(values[parameter.name], int):
             rounded.append(argument)
-    # The others have their defaults, if they have any.
+    # The others have their defaults, if they have any. One that is misspelled is told of once.
+    meant = {misuse.suggestion for misuse in misuses}
     for parameter in parameters:
-        if parameter.name not in values and parameter.default is REQUIRED:
+        if parameter.name not in values and parameter.default is REQUIRED and parameter.name not in meant:
             words = f"{parameter.name}, {parameter.kind.words}"
             misuses.append(Misuse(f"{owner} needs {parameter.name}", None, words))
         values.setdefault(parameter.name, parameter.default)

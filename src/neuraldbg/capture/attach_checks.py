@@ -25,8 +25,8 @@ def check(model: object, optimizer: object = None) -> None:
         return
     if not is_a(optimizer, Optimizer):
         message = (
-            f"expected a torch.optim.Optimizer, got {_what(optimizer)}; for an optimizer of another kind leave it out "
-            "and call capture_step() after each of its steps"
+            f"expected a torch.optim.Optimizer, got {_what(optimizer)}; leave out an optimizer of another kind: "
+            "its updates of the model's weights are seen after each backward pass"
         )
         raise AttachError(message)
     if not any(id(p) in owned for p in tensors(optimizer)):

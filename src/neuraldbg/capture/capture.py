@@ -6,7 +6,6 @@ pass begins, so that two optimizers stepped after one backward make one step.
 
 from __future__ import annotations
 
-import weakref
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -307,8 +306,8 @@ class Capture:
 
     def _ready(self) -> None:
         """Judge the step, and halt before it is applied: gradients are final, weights still good."""
-        if self._judge is None:
-            return
+        if self._judge is None or (self._open and self._open[-1].overflowed):
+            return  # nothing is applied: the scaler looks for its scale
         self.hooks.table.gather()
         stream = self._open[-1].index if self._open else 0
         norms = self.params.layer_norms(self.optimizers.watched.values())
@@ -327,9 +326,9 @@ class Capture:
         if settled or not self.models.entered:
             self._close()
 
-    def _scaled(self, tensor: Tensor, scale: float) -> None:
+    def _scaled(self, tensor: Tensor, scale: float, unscaled: Any) -> None:
         self.light.leave()
-        self.losses.scale_of, self.losses.scale_in_step = (weakref.ref(tensor), scale), scale
+        self.losses.note_scaled(tensor, scale, unscaled)
 
     # -- a step ends --------------------------------------------------------------------------------------------
 
@@ -356,8 +355,7 @@ class Capture:
         if not self.switch.in_full_step():
             self._close_light(now, own, applied=applied)
             return
-        stream = self._open[0] if self._open else None
-        counted, awaited = scalars(self.scene, stream, closure=self._closure)
+        counted, awaited = scalars(self.scene, self._open, closure=self._closure)
         try:
             self._learn()
         finally:  # a time limit of the program's may end the reading of facts: the step counts
@@ -380,7 +378,7 @@ class Capture:
         stream = self._open[0] if self._open else None
         odd = self.losses.odd or not applied or bool(self.scene.facts)
         seen = self._seen(stream) if self.switch.sighted else None
-        glimpse = glimpse_of(self.steps, stream, now, self.losses.take(), own, closure=self._closure, seen=seen)
+        glimpse = glimpse_of(self.steps, self._open, now, self.losses.take(), own, closure=self._closure, seen=seen)
         self.pace.waiting.append(glimpse)
         self._open.clear()
         self.models.forget_glimpse()
@@ -440,7 +438,7 @@ class Capture:
             self.light.expect(self.stretches.until)
         if self.pace.deliver:
             self.pace.deliver = False
-            self.delivery.deliver(wait=at_once or self.delivery.batch == 1)
+            self.delivery.deliver(wait=at_once or self.delivery.at_once)
 
     def _arrived(self, closed: Closed) -> bool:
         """Handle the arrival of a step's device values. Return True if one is unusual."""

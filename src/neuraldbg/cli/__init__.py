@@ -18,20 +18,21 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMANDS = (
-    "causes",
-    "compare",
-    "completion",
-    "dashboard",
-    "debug",
-    "doctor",
-    "explain",
-    "export",
-    "plot",
-    "profile",
-    "report",
     "run",
+    "debug",
+    "explain",
+    "report",
+    "plot",
+    "dashboard",
+    "profile",
+    "compare",
+    "export",
+    "causes",
+    "doctor",
+    "completion",
 )
-"""Each is a file of this folder with a ``COMMAND`` (see ``command.py``), imported only when it is used."""
+"""Commands in the order of their use, as the help lists them: to train, to read a run, to hand it on, and others.
+Each is a file of this folder with a ``COMMAND`` (see ``command.py``), imported only when it is used."""
 
 INTERRUPTED = 130
 """What a shell reports for a program that ended by Ctrl-C: 128 + SIGINT."""

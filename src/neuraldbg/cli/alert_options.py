@@ -25,27 +25,34 @@ _OPTIONS = (
         "alert",
         multiple=True,
         metavar="RULE",
-        help="Tell at once when an event begins (`loss_spike`, `gradient_health`, `any`), a cause is credible, or a "
-        "condition holds ('loss > 5'); with a severity: 'critical:loss > 5'. May be given several times.",
+        help="Alert during the training: when an event begins (`loss_spike`, `gradient_health`, `any`), when a cause "
+        "becomes credible (at least 50% sure), or when a condition holds ('loss > 5'). A severity may stand in front: "
+        "'critical:loss > 5'. May be given several times.",
     ),
-    click.option("--alert-on-nan", is_flag=True, help="Tell at once of values that are NaN or infinite."),
-    click.option("--alert-file", metavar="FILE", help="Append each alert to a file, as one line of JSON."),
+    click.option("--alert-on-nan", is_flag=True, help="Alert when a value is NaN or infinite: the rule `nan`."),
+    click.option(
+        "--alert-file",
+        metavar="FILE",
+        help="Append each alert to FILE, as one line of JSON. With this or one of the next two, and no rule, the rule "
+        "is `any`.",
+    ),
     click.option(
         "--alert-command",
         metavar="CMD",
         help="Run a command with each alert, as JSON on its standard input and in NEURALDBG_ALERT_... variables.",
     ),
-    click.option("--alert-webhook", metavar="URL", help="Post each alert to an address, as JSON."),
+    click.option("--alert-webhook", metavar="URL", help="Send each alert to an address, as JSON by POST."),
     click.option(
         "--alert-every",
         type=click.FloatRange(min=0),
         metavar="SECONDS",
-        help="Tell at most one alert of a rule in so many seconds; 0 tells all [default: 60].",
+        help="Give at most one alert of a rule in so many seconds; 0 gives all [default: 60].",
     ),
     click.option(
         "--halt",
         is_flag=True,
-        help="Stop the training before a bad step is applied: a loss or gradient that is not finite or far too large.",
+        help="Stop the training before a bad step is applied: a loss or gradient that is not finite or far too large. "
+        "The stop is an alert, too, if alerts are asked for.",
     ),
     click.option(
         "--threshold",
@@ -66,6 +73,8 @@ _OPTIONS = (
 )
 _WAYS = ("alert_file", "alert_command", "alert_webhook")
 _NAMES = ("alert", "alert_on_nan", *_WAYS, "alert_every", "halt", "threshold", *_SHORT)
+ALERTS = ("Alerts and halt", " ".join(_NAMES))
+"""Title of these options in the help of a command, with the names of their parameters."""
 
 
 def alert_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -30,18 +30,29 @@ find our context around it."""
 
 
 class Command(click.Command):
-    """A command whose help ends with examples of its use."""
+    """A command whose help has examples of its use above its options, and titles above groups of them."""
 
     examples: tuple[tuple[str, str], ...] = ()
     """Command lines after ``neuraldbg``, each with what it does."""
+    groups: tuple[tuple[str, str], ...] = ()
+    """Titles of groups of options, each with the names of their parameters; the others come last."""
 
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples below the options."""
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples, then the options by group."""
         if self.examples:
             with formatter.section("Examples"):
                 for line, text in self.examples:  # a line that is broken cannot be pasted
                     formatter.write(f"  neuraldbg {line}\n      {text}\n")
-        super().format_epilog(ctx, formatter)
+        for title, options in self.titled(ctx):
+            rows = [record for one in options if (record := one.get_help_record(ctx)) is not None]
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+    def titled(self, ctx: click.Context) -> list[tuple[str, list[click.Option]]]:
+        """Return the options by title, in the order of the help."""
+        left = {one.name: one for one in self.get_params(ctx) if isinstance(one, click.Option)}
+        found = [(title, [left.pop(name) for name in names.split()]) for title, names in self.groups]
+        return [*found, ("Other options" if found else "Options", list(left.values()))]
 
 
 def examples(*lines: tuple[str, str]) -> Callable[[Command], Command]:
@@ -49,6 +60,16 @@ def examples(*lines: tuple[str, str]) -> Callable[[Command], Command]:
 
     def give(command: Command) -> Command:
         command.examples = lines
+        return command
+
+    return give
+
+
+def titles(*groups: tuple[str, str]) -> Callable[[Command], Command]:
+    """Return a decorator that puts options of a command below titles: each with names of parameters, in one text."""
+
+    def give(command: Command) -> Command:
+        command.groups = groups
         return command
 
     return give
@@ -63,7 +84,7 @@ json_to = click.option(
     "--json",
     "json_to",
     metavar="FILE",
-    help="Also write the diagnosis as strict JSON ('-': standard output, after what a script prints there).",
+    help="Also write the diagnosis as strict JSON to a file ('-': standard output, after what a script prints there).",
 )
 
 verbose = click.option(

@@ -19,6 +19,7 @@ NEEDED = ("dash", "plotly", "dash_cytoscape", "yaml")
 port_option = click.option(
     "--port",
     type=click.IntRange(0, 65_535),
+    metavar="PORT",
     help=f"The port of the dashboard; 0: any that is free [default: {PORT}, or the next free one].",
 )
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from neuraldbg import clocks  # noqa: F401 (before the program may replace them)
-from neuraldbg.cli.alert_options import alert_options, keywords_of
-from neuraldbg.cli.command import Command, Result, examples, verbose
+from neuraldbg.cli.alert_options import ALERTS, alert_options, keywords_of
+from neuraldbg.cli.command import Command, Result, examples, titles, verbose
+from neuraldbg.cli.cost_options import overhead_option
 from neuraldbg.cli.dashboard import check_dashboard, port_option
 from neuraldbg.cli.run import RUNS, Request, folder_for, launch
 from neuraldbg.errors import UnknownName
@@ -24,13 +25,20 @@ if TYPE_CHECKING:
     from neuraldbg.runner.session_guard import OnStep, Session
 
 
+@titles(
+    ("Stops", "layers each backward before_step events step when"),
+    ("Dashboard", "dashboard port"),
+    ALERTS,
+    ("Output and cost", "out verbose overhead"),
+)
 @examples(
     ("debug train.py", "stop before the first layer"),
     ("debug --breakpoint fc1 --at 100 train.py", "stop after fc1 in step 100"),
     ("debug --break-on nan train.py", "stop where the first NaN comes from"),
     ("debug --when 'loss > 5 and layer.rms > 100' train.py", "stop when a condition holds"),
     ("debug --dashboard --breakpoint fc1 train.py", "stop in the browser"),
-    ("debug --backward --breakpoint 'encoder.*' train.py", "stop at gradients"),
+    ("debug --backward --breakpoint 'encoder.*' train.py", "stop at the gradients of these layers"),
+    ("debug --each-layer --at 100 train.py", "stop before each layer of step 100"),
 )
 @click.command(
     "debug",
@@ -41,30 +49,54 @@ if TYPE_CHECKING:
 )
 @click.option("-m", "module", is_flag=True, help="SCRIPT is the name of a module, as for `python -m`.")
 @click.option("-o", "--out", metavar="DIR", help=f"The run folder [default: {RUNS}/<script>-<time>].")
-@click.option("--step", "each", is_flag=True, help="Stop before each layer.")
+@click.option(
+    "--each-layer",
+    "--step",
+    "each",
+    is_flag=True,
+    help="Stop before each layer, as `next` does at the prompt. For one training step: --at.",
+)
 @click.option(
     "--breakpoint",
     "layers",
     multiple=True,
     metavar="LAYER",
-    help="Stop after a layer has run: its path, a name such as `Dense_1`, or a pattern such as `encoder.*`. May be "
-    "given several times.",
+    help="Stop after a layer has run; with --each-layer or --backward it names the layers at which these stop instead. "
+    "LAYER is a path, a pattern such as `encoder.*`, or a type and its place in the order of execution, from 1 "
+    "(`linear1`, `conv2`). May be given several times.",
 )
 @click.option(
     "--break-on",
     "events",
     multiple=True,
     metavar="EVENT",
-    help="Stop at an event (`nan`, `loss_spike`, ...) or a cause (`neuraldbg causes` lists them). `nan` stops where "
-    "the first value that is not finite is seen: before or after a layer, at a gradient, or in the loss.",
+    help="Stop when an event begins (`nan`, `loss_spike`, ...) or a cause becomes credible (`neuraldbg causes` lists "
+    "them). `nan` stops exactly where the first value that is not finite is seen: before or after a layer, at a "
+    "gradient, or in the loss. Others stop at the end of a step, at no layer, maybe some steps after the event began.",
 )
-@click.option("--at", "step", type=click.IntRange(min=0), metavar="STEP", help="Stop in this step only, from 0.")
-@click.option("--when", metavar="CONDITION", help="Stop only if this holds, such as 'loss > 5 and layer.rms > 100'.")
-@click.option("--backward", is_flag=True, help="Stop when the gradient of a layer's output is there.")
-@click.option("--before-step", is_flag=True, help="Stop before the optimizer changes the weights.")
+@click.option(
+    "--at", "step", type=click.IntRange(min=0), metavar="STEP", help="Stop in this step only, counted from 0."
+)
+@click.option(
+    "--when",
+    metavar="CONDITION",
+    help="Stop only if this holds, such as 'loss > 5 and layer.rms > 100'. With --before-step it cannot be about "
+    "`layer.`: no layer is there.",
+)
+@click.option(
+    "--backward",
+    is_flag=True,
+    help="Stop when the gradient of a layer's output is there: of each layer, or of those of --breakpoint.",
+)
+@click.option(
+    "--before-step",
+    is_flag=True,
+    help="Stop before the optimizer changes the weights; --breakpoint does not restrict this.",
+)
 @click.option("--dashboard", is_flag=True, help="Show the run in the browser, and stop there while the page is open.")
 @port_option
 @alert_options
+@overhead_option
 @verbose
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
 def COMMAND(  # noqa: N802 (the name is the contract)
@@ -77,6 +109,7 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     when: str | None,
     backward: bool,
     before_step: bool,
+    overhead: dict[str, float | None],
     dashboard: bool,
     port: int | None,
     verbose: bool,
@@ -87,12 +120,12 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     before the first layer.
 
     At a stop, `layer`, `inputs`, `output`, `grad`, `model`, `optimizer`, `step`, `loss` and `dbg` can be looked at, and
-    any line is Python. `help` lists the commands: `next` goes to the next layer, `step` to the next step. The training
-    goes on as if it had not stopped. In an IDE its own debugger stops; PYTHONBREAKPOINT names another one. Where nobody
-    can answer, as without a terminal, the numbers are recorded and the training goes on. With --dashboard the stops are
-    on its page while that is open.
+    any line that is no command is Python. `help` lists the commands: `next` goes to the next layer, `step` to the next
+    step. The training goes on as if it had not stopped. In an IDE its own debugger stops; PYTHONBREAKPOINT names
+    another one. Where nobody can answer, as without a terminal, the numbers are recorded and the training goes on. With
+    --dashboard the stops are on its page while that is open.
 
-    The training is recorded and diagnosed as by `neuraldbg run`.
+    The training is recorded and diagnosed as by `neuraldbg run`, and the exit status is the script's; 1 after `quit`.
     """
     # Not with the module: they import numpy, which `--help` and a program without torch do without.
     from neuraldbg.control.asked_stops import Asked, is_nan  # noqa: PLC0415
@@ -109,7 +142,7 @@ def COMMAND(  # noqa: N802 (the name is the contract)
         dashboard=dashboard and not rank.secondary,
         port=port,
         rank=rank,
-        options=keywords_of(asked, rank),
+        options={**overhead, **keywords_of(asked, rank)},
     )
 
     def debugged(
@@ -145,7 +178,7 @@ def _check(events: tuple[str, ...], asked: Asked) -> None:
             raise click.UsageError(message) from None
         if asked.any:
             message = (
-                f"--break-on {name} stops at the event, wherever it is: leave out --at, --when, --breakpoint, --step, "
-                "--backward and --before-step, or use --break-on nan, which takes the first three"
+                f"--break-on {name} stops at the event, wherever it is: leave out --at, --when, --breakpoint, "
+                "--each-layer, --backward and --before-step, or use --break-on nan, which takes the first three"
             )
             raise click.UsageError(message)

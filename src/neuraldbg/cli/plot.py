@@ -32,12 +32,17 @@ class _Plot(Command):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the names of the views and what each shows."""
-        from neuraldbg.show.views import VIEWS  # noqa: PLC0415 (see command.py)
-
         with formatter.section("Views"):
-            crash = (CRASH, "loss, gradients and activations of all layers up to the failure")
-            formatter.write_dl(sorted([crash, *((member.name, member.title) for member in VIEWS)]))
+            formatter.write_dl(known_views())
         super().format_epilog(ctx, formatter)
+
+
+def known_views() -> list[tuple[str, str]]:
+    """Return the names of the views and what each shows, sorted."""
+    from neuraldbg.show.views import VIEWS  # noqa: PLC0415 (see command.py)
+
+    crash = (CRASH, "loss, gradients and activations of all layers up to the failure")
+    return sorted([crash, *((member.name, member.title) for member in VIEWS)])
 
 
 @examples(
@@ -47,8 +52,12 @@ class _Plot(Command):
 )
 @click.command("plot", cls=_Plot, short_help="Draw a saved run: loss, gradients, activations.")
 @click.argument("run", metavar="RUN")
-@click.option("--view", "name", default=CRASH, show_default=True, metavar="VIEW", help="What to draw: see below.")
-@click.option("--layer", metavar="LAYER", help="Only this layer: a path, or a name such as conv2 or Dense_1.")
+@click.option("--view", "name", default=CRASH, show_default=True, metavar="VIEW", help="What to draw: see Views below.")
+@click.option(
+    "--layer",
+    metavar="LAYER",
+    help="Only this layer: a path, or a type and its place in the order of execution, from 1 (`conv2`).",
+)
 @click.option(
     "--stat", metavar="STAT", help="Which statistic: norm, rms, mean, std, zeros, dead, ...  [default: the view's own]"
 )
@@ -63,7 +72,9 @@ class _Plot(Command):
     metavar="N",
     help="The step to show, counted from 0.  [default: the view's own]",
 )
-@click.option("--steps", "span", metavar="A:B", help="Only the steps from A to B; either may be left out.")
+@click.option(
+    "--steps", "span", metavar="A:B", help="Only the steps from A to B, both included; either may be left out."
+)
 @click.option("--terminal", is_flag=True, help="Print it as text; draws a file as well only with -o.")
 @click.option(
     "--theme", type=click.Choice(["light", "dark"]), default="light", show_default=True, help="Colours of the picture."

@@ -15,7 +15,7 @@ SORTS = ("time", "forward", "backward", "flops", "calls", "order")
 
 @examples(
     ("profile runs/one", "the parts of a step, the slowest layers, and what to do about it"),
-    ("profile runs/one --sort flops --top 40", "the layers with the most arithmetic"),
+    ("profile runs/one --sort flops --top 40", "the layers with the most arithmetic (of a run with --profile)"),
     ("profile runs/one --json -", "for a program"),
 )
 @click.command("profile", cls=Command, short_help="Show where the time and memory of a saved run went.")

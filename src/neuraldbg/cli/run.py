@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from neuraldbg import clocks  # noqa: F401 (before the program may replace them)
-from neuraldbg.cli.alert_options import alert_options, keywords_of, with_line
+from neuraldbg.cli.alert_options import ALERTS, alert_options, keywords_of, with_line
 from neuraldbg.cli.command import (
     FAILED,
     Command,
@@ -23,10 +23,12 @@ from neuraldbg.cli.command import (
     fail_on,
     json_target,
     json_to,
+    titles,
     verbose,
     verdict_status,
     write_json,
 )
+from neuraldbg.cli.cost_options import overhead_option, probes_option, profile_option, trace_option
 from neuraldbg.cli.dashboard import check_dashboard, port_option
 from neuraldbg.errors import ConfigError
 from neuraldbg.program_timers import time_stopped
@@ -53,41 +55,6 @@ if TYPE_CHECKING:
 RUNS = "neuraldbg-runs"
 
 
-DEFAULT = "default"
-
-
-class Share(click.ParamType):  # type: ignore[type-arg]  # generic only in newer versions
-    """A share of time: ``1%``, ``0.01``, or ``full`` for no limit."""
-
-    name = "share"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, float | None]:
-        """Return the session's keyword: None for ``full``, nothing where it was not given."""
-        text = str(value).strip()
-        if text in {"full", DEFAULT}:
-            return {"overhead": None} if text == "full" else {}
-        try:
-            share = float(text[:-1]) / 100 if text.endswith("%") else float(text)
-        except ValueError:
-            share = 0.0
-        if not 0 < share <= 1:
-            self.fail(f"{text!r} is not a share of time: give 1% or 0.01 (at most 1), or `full`", param, ctx)
-        return {"overhead": share}
-
-
-class Window(click.ParamType):  # type: ignore[type-arg]  # as above
-    """Steps ``A:B``: from A to B - 1."""
-
-    name = "steps"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        """Return the first step, and the first behind the last."""
-        first, _, end = str(value).partition(":")
-        if not (first.isdecimal() and end.isdecimal() and int(first) < int(end)):
-            self.fail(f"{value!r} are no steps: give the first, and the first behind the last: 20:25", param, ctx)
-        return int(first), int(end)
-
-
 @dataclass(frozen=True)
 class Request:
     """The program to run and the options that the command line gave."""
@@ -112,14 +79,20 @@ class Request:
     """True to print the profile below the diagnosis."""
 
 
+@titles(
+    ("Output", "out json_to fail_on verbose quiet"),
+    ("Cost and profile", "overhead no_probes profile trace"),
+    ALERTS,
+    ("Dashboard", "dashboard port"),
+)
 @examples(
     ("run train.py --lr 0.1", "what follows the script is the script's own"),
     ("run -m project.train", "a module, as `python -m` runs it"),
-    ("run -o runs/one --dashboard train.py", "name the folder, and look on in the browser"),
+    ("run -o runs/one --dashboard train.py", "name the run folder, and watch in the browser"),
     ("run --fail-on suspect --json - train.py", "as a check in CI"),
     ("run --overhead full train.py", "read every layer at every step"),
     ("run --profile train.py", "where the time went: the data loader, layers, the optimizer"),
-    ("run --alert-on-nan --halt train.py", "tell of the first NaN, and stop before it is applied"),
+    ("run --alert-on-nan --halt train.py", "alert at the first NaN, and stop before it is applied"),
 )
 @click.command(
     "run",
@@ -132,28 +105,12 @@ class Request:
 @click.option("-o", "--out", metavar="DIR", help=f"The run folder [default: {RUNS}/<script>-<time>].")
 @json_to
 @fail_on
-@click.option("--no-probes", is_flag=True, help="Do not run experiments on a copy of the model.")
-@click.option(
-    "--overhead",
-    type=Share(),
-    default=DEFAULT,
-    help="The largest share of the training time that NeuralDBG may take; `full` reads every layer at every step "
-    "[default: 1%].",
-)
-@click.option(
-    "--profile/--no-profile",
-    default=None,
-    help="Measure time and memory of each layer in sampled steps all along, and print them; or not at all "
-    "[default: in three steps].",
-)
-@click.option(
-    "--trace",
-    type=Window(),
-    metavar="A:B",
-    help="Save what torch.profiler sees of the steps from A to B, for Perfetto.",
-)
+@overhead_option
+@probes_option
+@profile_option
+@trace_option
 @alert_options
-@click.option("--dashboard", is_flag=True, help="Show the run in the browser while it is going on, and stop it there.")
+@click.option("--dashboard", is_flag=True, help="Show the run in the browser while it trains; it can be stopped there.")
 @port_option
 @verbose
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
@@ -176,15 +133,16 @@ def COMMAND(  # noqa: N802 (the name is the contract)
 ) -> Result:
     """Run SCRIPT as `python SCRIPT ARGS` would, record its training, and explain at the end what went wrong and why.
 
-    Everything after SCRIPT belongs to the script. Its output, exit status and errors are its own; the diagnosis goes
-    to standard error and into the run folder.
+    The verdict is failing, suspect, healthy or inconclusive; `neuraldbg explain RUN` prints the diagnosis again. It
+    goes to standard error and into the run folder RUN. Everything after SCRIPT belongs to the script. Its output, exit
+    status and errors are its own.
+
+    Alerts are printed on standard error and kept in the run file. With --halt the script raises TrainingHalted where
+    its optimizer would have applied the bad step; unless it catches that, the exit status is 1.
 
     Under torchrun (`torchrun --no-python neuraldbg run -o DIR train.py`) each process writes its own rank<R>.ndbg and
-    diagnosis into DIR, and --json FILE becomes FILE-rank<R> for all but rank 0. Rank 0 prints its diagnosis; another
-    rank prints one line if its own is not healthy.
-
-    Alerts are printed on standard error, by rank 0 alone, and kept in the run file. With --halt the script raises
-    TrainingHalted where its optimizer would have applied the bad step; unless it catches that, the exit status is 1.
+    diagnosis into DIR, and --json FILE becomes FILE-rank<R> for all but rank 0. Rank 0 prints its diagnosis and alerts;
+    another rank prints one line if its own is not healthy.
     """
     check_dashboard(dashboard, port)
     program = resolve(command[0], tuple(command[1:]), module=module)

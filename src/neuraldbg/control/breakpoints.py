@@ -43,6 +43,15 @@ class Breakpoints:
         """Call ``action`` with the hypothesis once one of these causes is credible."""
         self._on_causes.append((name, frozenset(causes), action))
 
+    def drop(self, action: Action) -> None:
+        """Forget the breakpoints that call an action."""
+        self._on_events = [one for one in self._on_events if one[2] is not action]
+        self._on_causes = [one for one in self._on_causes if one[2] is not action]
+
+    def named(self, causes: Iterable[str]) -> bool:
+        """Return True if all of these causes were credible before: a breakpoint on them would never be called."""
+        return self._named.issuperset(causes)
+
     def tell(self, events: Iterable[Event], step: int) -> None:
         """Call the actions of the events that begin. Causes are due when a kind of event begins for the first time, and
         whenever the steps have doubled: a diagnosis may take tenths of a second.
@@ -52,8 +61,9 @@ class Breakpoints:
         self._kinds |= kinds
         if self._on_causes and (kinds or step >= self._next):
             self._due, self._next = True, max(FIRST, 2 * step)
+        known = tuple(self._on_events)  # an action may add a breakpoint, which is for events that begin later
         for event in fresh:
-            for name, concerns, action in self._on_events:
+            for name, concerns, action in known:
                 if concerns(event):
                     self._call(name, step, action, event)
 
@@ -69,11 +79,12 @@ class Breakpoints:
 
     def judge(self, hypotheses: Iterable[Hypothesis], step: int) -> None:
         """Call the actions of credible hypotheses that were not credible before."""
+        known = tuple(self._on_causes)
         for one in hypotheses:
             if one.cause in self._named:
                 continue
             self._named.add(one.cause)
-            for name, causes, action in self._on_causes:
+            for name, causes, action in known:
                 if one.cause in causes:
                     self._call(name, step, action, one)
 

@@ -22,7 +22,7 @@ RESULTS = 1_000
 """Results that a hook keeps at most; the oldest are dropped first."""
 RECORDED_BYTES = 64 * 2**20
 """Bytes of recorded tensors that a hook keeps at most."""
-_numbers = itertools.count(1)
+_numbers, _serials = itertools.count(1), itertools.count(1)
 _READING = ("inspect_tensor", "track_gradients")
 _OF_TENSORS = (*_READING, "record_activations", "save_snapshot")
 _USUAL: dict[str, Moment] = {"track_gradients": "after_backward"}
@@ -36,6 +36,10 @@ class Hook:
         self, name: str, trigger: HookTrigger, actions: Iterable[HookAction], layers: Iterable[str] = ()
     ) -> None:
         self.name = name
+        self.serial = next(_serials)
+        """Number of the hook in this process: an identity may come again once a hook is gone."""
+        self.sampled = False
+        """True if the hook runs in full steps only, in which layers are read anyway; a hook of the user's does not."""
         self.actions = tuple(actions)
         self.patterns = (*patterns_of(layers), *trigger.layers)
         self.trigger = replace(trigger, moment=trigger.moment or self._usual(trigger))

@@ -69,8 +69,10 @@ class PageLink:
             try:
                 # Closing it here would free a descriptor on which the thread waits.
                 shared = socket.socket(fileno=connection.fileno())
-                shared.shutdown(socket.SHUT_RDWR)
-                shared.detach()
+                try:
+                    shared.shutdown(socket.SHUT_RDWR)
+                finally:
+                    shared.detach()  # the descriptor is the connection's
             except (OSError, ValueError):  # closed by the thread meanwhile, or by the other end
                 pass
             self._thread.ended_within(1.0)

@@ -11,16 +11,20 @@ import stat
 import sys
 import threading
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from neuraldbg.debugger.frames import bound_at, user_frame
 from neuraldbg.debugger.stop import NAMES, QUIT, Stop
 from neuraldbg.ranks import own_rank
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
 _AT_TERMINALS = frozenset(
     ("pdb", "ipdb", "pudb", "bpdb", "pdbpp", "pdbr", "ptpdb", "epdb", "IPython", "bpython", "ptpython")
 )
 """Packages of debuggers that talk in the terminal; any other that is named may be answered from elsewhere."""
+NOT_MAIN = "this thread is not the main thread"
 _PROMPT = "_neuraldbg_prompt"
 """Name of our prompt in the frame that it is in."""
 _PROCESS = os.getpid()
@@ -43,8 +47,10 @@ class Entry(NamedTuple):
     """Sentence on why it is another debugger than the one that was asked for; "" if it is that one."""
 
 
-def entry() -> Entry:
-    """Return the way into the debugger that is to be entered here."""
+def entry(*, later: bool = False) -> Entry:
+    """Return the way into the debugger that is to be entered here; ``later`` is for a stop that the main thread makes
+    up for.
+    """
     named = os.environ.get("PYTHONBREAKPOINT", "")
     if named == "0":
         return Entry("PYTHONBREAKPOINT is 0")
@@ -60,8 +66,8 @@ def entry() -> Entry:
         return Entry("this is a forked process")
     if own_rank().secondary:
         return Entry("another rank speaks for this one")
-    if threading.current_thread() is not threading.main_thread():
-        return Entry("this thread is not the main thread")
+    if threading.current_thread() is not threading.main_thread() and not later:
+        return Entry(NOT_MAIN)
     kernel = _kernel()
     if kernel is not None:
         mute = not getattr(kernel, "_allow_stdin", True)  # of ipykernel, for the request that it executes
@@ -83,7 +89,7 @@ def stop(at: Stop, way: Entry) -> str:
     if way.call:
         print(f"\nNeuralDBG stops: {at.title}")  # noqa: T201 (a conversation)
         try:
-            bound_at(user_frame(), way.call, NAMES, name, goes_on=True)(*values)
+            talk_in_another(bound_at(user_frame(), way.call, NAMES, name, goes_on=True), values)
         except BdbQuit:
             return QUIT
         return ""
@@ -100,6 +106,13 @@ def stop(at: Stop, way: Entry) -> str:
         call = f"{_PROMPT}(__import__('sys')._getframe())"
         bound_at(user_frame(), call, (_PROMPT, *NAMES), name, goes_on=False)(prompt.talk, *values)
         return QUIT if prompt.quits else ""
+
+
+def talk_in_another(enter: Callable[..., None], values: Sequence[Any]) -> None:
+    """Enter a debugger that is not ours. A function of its own, by which a signal handler sees that a person is waited
+    for.
+    """
+    enter(*values)
 
 
 def _replaced() -> bool:

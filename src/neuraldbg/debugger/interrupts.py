@@ -15,6 +15,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from neuraldbg.forks import tell_children
 from neuraldbg.unlisted_thread import UnlistedThread
 
 if TYPE_CHECKING:
@@ -33,28 +34,66 @@ def heeded() -> Iterator[None]:
     if not nudge or threading.current_thread() is not threading.main_thread():
         yield
         return
-    thread = threading.get_ident()
-    noted, note = os.pipe()
-    os.set_blocking(note, False)
-
-    def watch() -> None:
-        while numbers := os.read(noted, 64):
-            if any(number != nudge for number in numbers):
-                time.sleep(_HANDLED_S)
-                signal.pthread_kill(thread, nudge)
-
-    watcher = UnlistedThread(watch, "neuraldbg-prompt")
-    theirs = signal.set_wakeup_fd(note, warn_on_full_buffer=False)
+    watcher = _Watcher(nudge)
+    tell_children(watcher)
     try:
-        signal.signal(nudge, lambda *_: None)
         watcher.start()
         yield
     finally:
-        signal.set_wakeup_fd(theirs, warn_on_full_buffer=False)
-        os.close(note)
-        watcher.ended_within(1.0)
-        signal.signal(nudge, signal.SIG_DFL)
-        os.close(noted)
+        watcher.stop()
+
+
+class _Watcher:
+    """Sends a signal that does nothing, ``nudge``, to the main thread soon after each other signal."""
+
+    def __init__(self, nudge: int) -> None:
+        self._nudge, self._main = nudge, threading.get_ident()
+        self._noted, self._note = os.pipe()
+        os.set_blocking(self._note, False)
+        self._over = False
+        """True once no signal is to be sent any more, and in a forked child."""
+        self._thread = UnlistedThread(self._watch, "neuraldbg-prompt")
+        self._theirs = signal.set_wakeup_fd(self._note, warn_on_full_buffer=False)
+
+    def start(self) -> None:
+        """Start to watch. Raises RuntimeError if no thread can be started."""
+        signal.signal(self._nudge, lambda *_: None)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Send no signal any more, and put back what the program had. Does nothing in a forked child."""
+        if self._over:
+            return
+        self._over = True
+        signal.set_wakeup_fd(self._theirs, warn_on_full_buffer=False)
+        with contextlib.suppress(BlockingIOError):  # the pipe is full: there is something to read
+            os.write(self._note, b"\0")  # a child that was forked here holds the pipe open: it would not end
+        if not self._thread.ended_within(1.0):
+            return  # the handler and the pipe stay: another file may get the number that the thread reads from
+        signal.signal(self._nudge, signal.SIG_IGN)  # drops one that has not arrived, which would end the process
+        self._put_back()
+
+    def in_child(self) -> None:
+        """Put back what the program had: its parent's pipe is not for the signals of a forked child."""
+        if self._over:
+            return
+        self._over = True
+        signal.set_wakeup_fd(self._theirs, warn_on_full_buffer=False)
+        self._put_back()
+
+    def _put_back(self) -> None:
+        signal.signal(self._nudge, signal.SIG_DFL)
+        os.close(self._note)
+        os.close(self._noted)
+
+    def _watch(self) -> None:
+        while numbers := os.read(self._noted, 64):
+            if any(number not in (0, self._nudge) for number in numbers):
+                time.sleep(_HANDLED_S)
+            if self._over:
+                return
+            if any(number != self._nudge for number in numbers):
+                signal.pthread_kill(self._main, self._nudge)
 
 
 def _free() -> int:

@@ -35,12 +35,24 @@ class MissedStops:
         self._counts: dict[str, int] = {}
         self._recorded = 0
 
-    def add(self, title: str, where: str, reason: str, names: Mapping[str, Any], scalars: Mapping[str, float]) -> None:
-        """Record a stop with the numbers of its tensors, and say that it was none."""
-        count = self._counts[title] = self._counts.get(title, 0) + 1
-        if self._recorded >= MOST and count > _TOLD:
-            return
-        numbers = {}
+    def ignores(self, breakpoint_name: str) -> bool:
+        """Return True if no further stop of a breakpoint is recorded or reported."""
+        return self._recorded >= MOST and self._counts.get(breakpoint_name, 0) >= _TOLD
+
+    def add(
+        self,
+        title: str,
+        where: str,
+        reason: str,
+        names: Mapping[str, Any],
+        scalars: Mapping[str, float],
+        breakpoint_name: str,
+    ) -> dict[str, dict[str, float]]:
+        """Record a stop with the numbers of its tensors, and say that it was none. Return the numbers by the names of
+        the tensors.
+        """
+        count = self._counts[breakpoint_name] = self._counts.get(breakpoint_name, 0) + 1
+        numbers: dict[str, dict[str, float]] = {}
         for name in ("inputs", "output", "grad"):
             if names[name] is not None and (found := self._statistics(names[name])):
                 numbers[name] = dict(found)
@@ -58,20 +70,21 @@ class MissedStops:
         }
         file = self._write(row)
         if count > _TOLD:
-            return
+            return numbers
         told = "".join(f" {name}: {', '.join(filter(None, in_words(found)))}." for name, found in numbers.items())
         saved = f" Recorded in {file}." if file else ""
         last = " Further stops of it are not reported." if count == _TOLD else ""
         _LOG.warning(
             "'%s' does not stop at %s: %s. The training goes on.%s%s%s", title, where, reason, told, saved, last
         )
+        return numbers
 
     def _write(self, row: Mapping[str, Any]) -> str:
         """Append a stop to the file. Return its path; "" if it was not written."""
         run = self._file()
-        if run is None or self._recorded >= MOST:
-            return ""
         self._recorded += 1
+        if run is None or self._recorded > MOST:
+            return ""
         path = run.with_name("stops.jsonl" if run.stem == "rank0" else f"stops-{run.stem}.jsonl")
         with contextlib.suppress(OSError), path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(jsonable(row), allow_nan=False) + "\n")

@@ -5,12 +5,15 @@ No tracing is switched on: a stop is a call from a hook, and the training goes o
 
 from __future__ import annotations
 
+import ast
+import builtins
 import contextlib
 import pdb  # noqa: T100 (what this module is about)
 import sys
 import traceback
 from typing import TYPE_CHECKING, Any, TextIO
 
+from neuraldbg.debugger.console import Console
 from neuraldbg.debugger.frames import own_frames
 from neuraldbg.debugger.interrupts import heeded
 from neuraldbg.debugger.missed_stops import in_words
@@ -22,6 +25,12 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from neuraldbg.debugger.stop import Stop
+
+
+_ALONE = frozenset(("next", "n", "step", "s", "where", "w", "bt", "diagnose", "quit", "q", "exit"))
+"""Commands that take no argument."""
+_OF_EXPRESSIONS = frozenset(("p", "pp", "stats", "hist", "watch", "whatis", "display", "undisplay", "source"))
+"""Commands that are followed by an expression."""
 
 
 class Debugger(pdb.Pdb):
@@ -69,14 +78,41 @@ class Debugger(pdb.Pdb):
         return self._left
 
     def onecmd(self, line: str) -> bool:
-        """Do a command. An error in it is printed, and the stop goes on."""
+        """Do a command, or run a line that is none. An error in it is printed, and the stop goes on."""
         try:
+            word, rest, _ = self.parseline(line)
+            if self._is_python(line.strip(), word, rest):
+                self.lastcmd = line
+                self.default(line.strip())
+                return False
+            if word in _ALONE and rest and not _quits(word, rest):
+                self.error(f"`{word}` takes no argument; `p {word}` shows a variable of that name")
+                return False
             return bool(super().onecmd(line))
         except Exception as error:
             if passes(error):
                 raise
             self.error(f"{type(error).__name__}: {error}")
             return False
+
+    def _is_python(self, line: str, word: str | None, rest: str | None) -> bool:
+        """Return True if a line that begins with the name of a command is Python all the same: ``step == 7``,
+        ``next(iter(loader))``, ``layers = [...]``.
+        """
+        if not word or not rest or not hasattr(self, f"do_{word}"):
+            return False
+        tree = _parsed(line)
+        if tree is None or _quits(word, rest):
+            return False
+        if isinstance(tree.body[0], (ast.Assign, ast.AugAssign)):
+            return True
+        names = self._names()
+        if word not in names and not hasattr(builtins, word):
+            return False
+        # `p -x` and `p (x)` are Python, too, but it is the expression that is meant.
+        if word not in _OF_EXPRESSIONS or _parsed(rest) is None:
+            return True
+        return line[len(word)] == "[" or (line[len(word)] == "(" and callable(names.get(word)))
 
     def show_watched(self) -> None:
         """Print the values of the watched expressions."""
@@ -174,6 +210,11 @@ class Debugger(pdb.Pdb):
             return
         del self.at.watched[number - 1]
 
+    def do_interact(self, arg: str) -> None:
+        """``interact``: take lines of Python, also those that go over several, until Ctrl-D."""
+        del arg
+        Console(self, self._names()).talk()
+
     def _names(self) -> dict[str, Any]:
         return {**self.curframe.f_globals, **self.curframe_locals} if self.curframe is not None else {}
 
@@ -245,6 +286,7 @@ class Debugger(pdb.Pdb):
         if arg:
             return
         self.message(f"Names: {', '.join(NAMES)}. Any other line is Python, run here; p, pp, up, down, list are pdb's.")
+        self.message("`p step` shows a variable with the name of a command; `step == 7` is Python.")
 
     do_h = do_help
 
@@ -260,5 +302,26 @@ class Debugger(pdb.Pdb):
     do_enable = do_disable = do_debug = _traced
 
 
-TAKES_COMMANDS = (Debugger._interrupted, Debugger.onecmd)  # noqa: SLF001
+def _quits(word: str, rest: str) -> bool:
+    """Return True for ``quit()`` and the like: the command is meant, and Python's would close standard input."""
+    return word in ("quit", "exit", "q") and rest.startswith("(")
+
+
+def _parsed(text: str) -> ast.Module | None:
+    """Return the tree of a line of Python; None if it is not Python, or empty."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return None
+    return tree if tree.body else None
+
+
+TAKES_COMMANDS = (
+    Debugger._interrupted,  # noqa: SLF001
+    Debugger.onecmd,
+    Debugger.do_interact,
+    Console.talk,
+    Console.raw_input,
+    Console.runcode,
+)
 """Functions that wait for a person, or for what the person's own expression does."""

@@ -8,8 +8,9 @@ affected. `origin` in the details is true if the kind is the earliest of its ste
 In a light step only the loss and the norm of all gradients are known: their events have no layer (`unread` in the
 details), since by the next step that is read NaN has spread everywhere.
 
-No failures are: a loss scaler's trial (infinite gradients whose step it skipped), an additive mask of zeros and -inf
-among the inputs, and values that reach neither loss nor gradients (`contained`, low confidence).
+No failures are: a loss scaler's trial (infinite gradients whose step it skipped, or a fused optimizer left out), an
+additive mask of zeros and -inf among the inputs, and values that reach neither loss nor gradients (`contained`, low
+confidence).
 """
 
 from __future__ import annotations
@@ -109,7 +110,8 @@ class NonFinite(Synced):
         self.sync(step, layout)
         column = step.table[: self._rows, NONFINITE]
         loss, loss_bad = step.loss, _loss_bad(step)
-        skips = step.scalars.get("skipped", 0.0)
+        left_out = step.scalars.get("overflowed", 0.0)
+        skips = max(step.scalars.get("skipped", 0.0), left_out)
         any_bad = bool(column.any())
         # The details show the extremes of the step before the failure.
         previous, self._table = self._table, step.table
@@ -119,11 +121,13 @@ class NonFinite(Synced):
         bad = {kind: rows[column[rows] > 0] for kind, rows in self._order.items()}
         bad["nonfinite_input"] = self._without_masks(step, bad["nonfinite_input"])
         if 0 < skips <= self.thresholds.max_skips:
-            bad["nonfinite_gradient"] = self._without_trials(layout, bad["nonfinite_gradient"])
+            rows = bad["nonfinite_gradient"]
+            bad["nonfinite_gradient"] = rows[:0] if left_out else self._without_trials(layout, rows)
         found = {kind: loss_bad if kind == "nonfinite_loss" else bool(len(bad[kind])) for kind in ORDER}
         if skips > self.thresholds.max_skips:
             found["nonfinite_gradient"] = True
-        if self._episodes["nonfinite_gradient"].active and not math.isfinite(step.scalars.get("grad_norm", 0.0)):
+        lost = not left_out and not math.isfinite(step.scalars.get("grad_norm", 0.0))
+        if self._episodes["nonfinite_gradient"].active and lost:
             found["nonfinite_gradient"] = True  # an event of a light step that lasts
         contained = loss is not None and not found["nonfinite_loss"] and not found["nonfinite_gradient"]
         events: list[Event] = []
@@ -150,12 +154,16 @@ class NonFinite(Synced):
         scalars = step.scalars
         loss, norm = scalars.get("loss", 0.0), scalars.get("grad_norm", 0.0)
         # The difference of a non-finite number and itself is NaN.
-        if loss - loss == 0.0 == norm - norm and not self._details and not scalars.get("loss_nonfinite"):
+        left_out = scalars.get("overflowed", 0.0)
+        usual = loss - loss == 0.0 == norm - norm and left_out <= self.thresholds.max_skips
+        if usual and not self._details and not scalars.get("loss_nonfinite"):
             return []
         found = {}
         if "loss" in scalars or scalars.get("loss_nonfinite"):
             found["nonfinite_loss"] = scalars.get("loss_nonfinite", 0.0) > 0 or not math.isfinite(loss)
-        if "grad_norm" in scalars:
+        if left_out > self.thresholds.max_skips:
+            found["nonfinite_gradient"] = True
+        elif "grad_norm" in scalars and not left_out:
             found["nonfinite_gradient"] = not math.isfinite(norm)
         loss_bad = found.get("nonfinite_loss", False)
         events: list[Event] = []

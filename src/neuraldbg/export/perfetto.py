@@ -180,13 +180,15 @@ def _profile(run: RunRecord) -> Iterator[dict[str, Any]]:
     if timing is None:
         return
     yield from _named(PROFILE, "profile")
-    for thread, name in enumerate(("parts of a typical step", "layers of a typical step")):
+    which = "sampled step, which says little of others" if timing.doubtful else "typical step"
+    for thread, name in enumerate((f"parts of a {which}", f"layers of a {which}")):
         yield _meta("thread_name", PROFILE, thread, name=name)
         yield _meta("thread_sort_index", PROFILE, thread, sort_index=thread)
     layers = {layer.layer: layer for layer in timing.layers}
     begin = max(0.0, time_of(run.history, timing.last) - timing.step_s)
     for span in step_spans(timing):
         args: dict[str, Any] = {"sampled": timing.steps, "first": timing.first, "last": timing.last}
+        args |= {"caution": caution} if (caution := timing.caution()) else {}
         if span.layer is not None:
             args = {"timing": layers[span.layer]}
         yield {

@@ -145,7 +145,7 @@ def _steps(run: RunRecord) -> Table:
     told = {name: meaning for name, meaning in scalar_meanings().items() if name in history.scalars}
     columns = (
         *(Column(name, *about) for name, about in _TIME.items()),
-        Column("applied", "bool", "whether the optimizer changed the weights: false for a step that was halted"),
+        Column("applied", "bool", "whether the optimizer changed the weights: false if it was halted or overflowed"),
         *(Column(name, "float", meaning) for name, meaning in told.items()),
     )
 

@@ -32,7 +32,7 @@ def unit_of(largest: float, kind: str) -> tuple[float, str]:
 
 def amount(value: float, kind: str) -> str:
     """Write a value in the unit that fits it: 12.3 ms, 4.2 MiB."""
-    each, unit = unit_of(value, kind)
+    each, unit = unit_of(float(f"{value:.3g}"), kind)  # as it is written: 999.9 ms are 1 s
     return f"{_short(value / each)} {unit}"
 
 

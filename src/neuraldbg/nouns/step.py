@@ -31,6 +31,8 @@ SCALARS = {
     "wiped": "backward passes of the step whose gradients were cleared and never used",
     "loss_scale": "the gradient scaler's scale, where one is used",
     "skipped": "steps that the gradient scaler skipped since the last one",
+    "overflowed": "steps in a row, up to this one, that a fused optimizer left out because the gradient scaler found "
+    "gradients that are not finite; absent if it was applied",
     "descent": "cosine between the update and the negative gradient, over a sample of weights: below 0 it goes uphill",
     "gradient_turn": "cosine between this step's gradient and that of the step before, over the same sample",
     "outside": "largest change of a small weight between its last step and this, over its size; absent if none",
@@ -93,7 +95,8 @@ class Step:
     facts: tuple[Fact, ...] = ()
     """Facts that were read in this step."""
     applied: bool = True
-    """False for a step that was halted before the optimizer changed the weights."""
+    """False for a step that was halted before the optimizer changed the weights, or that a fused optimizer left out
+    because gradients overflowed under a gradient scaler."""
     histograms: StepHistograms | None = None
     """Histograms. None in all but a few steps."""
 

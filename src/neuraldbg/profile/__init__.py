@@ -21,6 +21,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from neuraldbg.nouns.measures import percent
 from neuraldbg.nouns.profile import Bottleneck, Profile
 from neuraldbg.profile.data_loading import bottlenecks as data_loading
 from neuraldbg.profile.dominant_layer import bottlenecks as dominant_layer
@@ -75,7 +76,15 @@ def _notes(measured: Measured) -> list[str]:
         notes.append("No layer was timed: the model was compiled in a function, or no call of it was seen.")
     if not timing.backward_split:
         notes.append("Some backward pass is not split by layers: its graph is too large, or it is compiled.")
-    if timing.flops is None:
+    if timing.alike < 1.0:
+        notes.append(
+            f"Steps differ: {percent(timing.alike)} of the sampled ones did the same. Times are means over all of them."
+        )
+    if timing.flops is None and timing.shapes > 1:
+        notes.append(
+            f"Operations are not told: inputs came in {timing.shapes:,} shapes, and too few of these were counted."
+        )
+    elif timing.flops is None:
         notes.append("Operations were not counted: give profile=True, or --profile, to count them.")
     if timing.uncounted:
         notes.append(f"Not in the count of operations: {', '.join(timing.uncounted)}.")

@@ -30,18 +30,22 @@ def bottlenecks(measured: Measured) -> Iterator[Bottleneck]:
     share, workers = measured.share(timing.data_s), timing.workers or 0
     if share < LEAST:
         return
-    text = f"{percent(share)} of the step, {seconds(timing.data_s)}, waits for the data loader (num_workers={workers})"
-    if timing.data_s < HANDED_OVER_S:
+    # Under gradient accumulation a step takes several batches.
+    batches = max(timing.batches or 1.0, 1.0)
+    several = f", in {batches:.0f} batches" if batches >= 2 else ""
+    wait = f"{seconds(timing.data_s)}{several}"
+    text = f"{percent(share)} of the step, {wait}, waits for the data loader (num_workers={workers})"
+    if timing.data_s / batches < HANDED_OVER_S:
         yield Bottleneck("data_loading", text, _without_workers(workers), share)
         return
     compute = max(timing.step_s - timing.data_s, 1e-9)
-    # One worker, or the main process without any, takes this long for a batch.
-    batch_s = timing.data_s if workers == 0 else (timing.data_s + compute) * workers
-    needed = max(math.ceil(ROOM * batch_s / compute), 1)
+    # One worker, or the main process without any, takes this long for the batches of a step.
+    made_s = timing.data_s if workers == 0 else (timing.data_s + compute) * workers
+    needed = max(math.ceil(ROOM * made_s / compute), 1)
     # On a device the process has nothing else to do; on processors each thread of torch needs a core.
     busy = 1 if measured.on_device else (timing.threads or 1)
     fits = max((timing.cores or 1) - busy, 0)
-    yield Bottleneck("data_loading", text, _remedy(measured, workers, needed, fits, batch_s), share)
+    yield Bottleneck("data_loading", text, _remedy(measured, workers, needed, fits, made_s / batches), share)
 
 
 def _without_workers(workers: int) -> str:

@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from neuraldbg.profile.finder import Measured
 
 _HOOK = "hook"
-_LONG, _GROWN = 2_000, 128 << 20
-"""Steps and bytes from which resident or device memory is said to grow where nothing was found that is kept: allocators
-and libraries take some tens of megabytes in the first minutes."""
+_LONG = 2_000
+"""Steps from which on resident or device memory that grows is a leak where nothing was found that is kept."""
 _STEPS = 1_000
 """Steps for which the growth is told as well: that of one step says little."""
 
@@ -28,15 +27,13 @@ def bottlenecks(measured: Measured) -> Iterator[Bottleneck]:
         return
     for one in growth.survivors:
         yield Bottleneck("leak", _text(one), _remedy(one))
-    if growth.survivors or not growth.counts:
+    first, last = growth.slope_steps
+    if growth.survivors or not growth.searched or last - first < _LONG:
         return
-    steps = growth.last - growth.first
-    slopes = {"resident memory": growth.resident_per_step, "memory of the device": growth.device_per_step}
-    for what, grown in slopes.items():
-        if grown is not None and steps >= _LONG and grown * steps >= _GROWN:
-            text = f"{what} grows by {size(grown)} a step, and no tensor or array was found that the program keeps"
-            remedy = "Look outside of tensors: lists of Python objects, a data loader's workers, native libraries"
-            yield Bottleneck("leak", text, remedy)
+    for what, grown in growth.risen().items():
+        text = f"{what} grows by {size(grown)} a step, and no tensor or array was found that the program keeps"
+        remedy = "Look outside of tensors: lists of Python objects, a data loader's workers, native libraries"
+        yield Bottleneck("leak", text, remedy)
 
 
 def _text(one: Survivors) -> str:
@@ -51,13 +48,14 @@ def _text(one: Survivors) -> str:
         what = {"Tensor": "a tensor", "Tensor with its graph": "a tensor with its graph", "ndarray": "an array"}
         kind = what.get(one.type, f"{'an' if one.type[:1] in 'AEIOU' else 'a'} {one.type}")
         told = f" ({one.dtype}, {shape})" if one.dtype else ""
-        parts = [size(one.bytes_per_step)] if one.bytes_per_step >= 1 else []
-        if one.operations_per_step >= 1:
-            parts.append(f"{one.operations_per_step:.0f} operations of autograd's graph")
-        if one.with_graph and one.alive == 1:
-            text = f"the graph of `{one.holder}`{told} reaches back over all steps, by {' and '.join(parts)} a step"
+        if one.grows:
+            text = f"`{one.holder}`, {kind}{told}, becomes larger by {size(one.bytes_per_step)} a step"
+        elif one.with_graph and one.alive == 1:
+            text = f"the graph of `{one.holder}`{told} reaches back over all steps, by {_amounts(one, 1.0)} a step"
         else:
-            text = f"`{one.holder or 'something'}` keeps {kind}{told} {often}, {' and '.join(parts) or 'a little'} each"
+            # Of each of them, not of a step.
+            each = _amounts(one, one.per_step if one.per_step > 0 else 1.0)
+            text = f"`{one.holder or 'something'}` keeps {kind}{told} {often}, {each} each"
     if one.bytes_per_step * _STEPS >= 1 << 20:
         text += f", {size(one.bytes_per_step * _STEPS)} in {_STEPS:,} steps"
     if one.kept is not None:
@@ -65,10 +63,18 @@ def _text(one: Survivors) -> str:
     return text
 
 
+def _amounts(one: Survivors, number: float) -> str:
+    """Write the bytes and operations of a step, divided by a number: "3 MiB and 12 operations of autograd's graph"."""
+    weight, operations = one.bytes_per_step / number, one.operations_per_step / number
+    parts = [size(weight)] if weight >= 1 else []
+    parts += [f"{operations:.0f} operations of autograd's graph"] if operations >= 1 else []
+    return " and ".join(parts) or "a little"
+
+
 def _remedy(one: Survivors) -> str:
     if one.type == _HOOK:
         return "Register the hook once, before the loop, or keep its handle and call handle.remove()"
-    if one.mended:
+    if one.with_graph and one.mended:
         return one.mended
     if one.with_graph:
         return "Keep a number, loss.item(), or the tensor without its graph, x.detach()"

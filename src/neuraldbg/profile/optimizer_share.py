@@ -33,14 +33,16 @@ def bottlenecks(measured: Measured) -> Iterator[Bottleneck]:
     kinds = list(dict.fromkeys(fact.type for fact in measured.optimizers if fact.type))
     name = f" ({', '.join(kinds)})" if kinds else ""
     text = f"{percent(share)} of the step is the optimizer{name}"
-    yield Bottleneck("optimizer", text, _remedy(kinds), share)
+    yield Bottleneck("optimizer", text, _remedy(measured), share)
 
 
-def _remedy(kinds: list[str]) -> str:
+def _remedy(measured: Measured) -> str:
+    """Return the faster implementation of an optimizer that has one and does not use it, and what helps any."""
     larger = "give more samples to a step: a larger batch_size, or several backward passes for one step"
-    for kind in kinds:
-        if kind in FUSED:
-            return f"torch.optim.{kind}(..., fused=True); or {larger}"
-        if kind in FOREACH:
-            return f"torch.optim.{kind}(..., foreach=True); or {larger}"
+    for one in measured.optimizers:
+        if one.type in FUSED and not any(group.fused for group in one.groups):
+            return f"torch.optim.{one.type}(..., fused=True); or {larger}"
+        # On a CUDA device torch takes it by itself.
+        if one.type in FOREACH and not measured.on_device and not any(group.foreach for group in one.groups):
+            return f"torch.optim.{one.type}(..., foreach=True); or {larger}"
     return f"{larger[0].upper()}{larger[1:]}"

@@ -23,8 +23,14 @@ _LAYER = 0.5
 """Share of the activations that one layer has."""
 _SURGE = 0.4
 """Share of the peak that a layer needs for a moment only, beyond what was kept before its backward pass."""
+_BESIDE = 0.4
+"""Share of the peak that lies on the device all the time beside the model."""
+_ON_DEVICE = "CUDA"
+"""The begin of ``FootprintFact.method`` for a device."""
 _FULL = 0.9
 """Share of the device's memory that a peak takes."""
+_EIGHT = ("Adam", "AdamW", "SGD", "RMSprop", "Adagrad")
+"""Optimizers of torch of which bitsandbytes has one with state of 8 bits, for CUDA."""
 _STATE = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax")
 """Optimizers of torch with two moments for each weight."""
 
@@ -37,8 +43,10 @@ def bottlenecks(measured: Measured) -> Iterator[Bottleneck]:
     yield from _activations(found, found.peak)
     yield from _optimizer(found, found.peak, measured)
     yield from _surge(found, found.peak)
+    yield from _beside(found, found.peak)
     if found.device_total and found.peak > _FULL * found.device_total:
-        text = f"the peak of a step, {size(found.peak)}, is {percent(found.peak / found.device_total)} of the memory"
+        which = "most since the program began" if found.whole_run else "peak of a step"
+        text = f"the {which}, {size(found.peak)}, is {percent(found.peak / found.device_total)} of the memory"
         yield Bottleneck("peak", text, "Take smaller batches and accumulate gradients: one larger batch ends the run")
 
 
@@ -71,15 +79,21 @@ def _optimizer(found: FootprintFact, peak: int, measured: Measured) -> Iterator[
     times = found.optimizer / found.parameters if found.parameters else 0.0
     text = f"{percent(share)} of the memory at the peak, {size(found.optimizer)}, is the optimizer's state{name}"
     text += f": {times:.1f} times the parameters" if times >= 0.1 else ""
-    other = "torch.optim.Adafactor, which keeps rows and columns of the second moment"
-    eight = "an optimizer with state of 8 bits (bitsandbytes.optim.AdamW8bit)"
-    remedy = f"{eight}, or {other}" if any(kind in _STATE for kind in kinds) or not kinds else eight
-    yield Bottleneck("optimizer_memory", text, remedy[0].upper() + remedy[1:], share)
+    cuda = measured.on_device or found.method.startswith("CUDA")
+    ways = [f"an optimizer with state of 8 bits (bitsandbytes.optim.{kind}8bit)" for kind in kinds if kind in _EIGHT]
+    ways = ways[:1] if cuda else []
+    if any(kind in _STATE for kind in kinds) or not kinds:
+        ways.append("torch.optim.Adafactor, which keeps rows and columns of the second moment")
+    remedy = ", or ".join(ways)
+    yield Bottleneck("optimizer_memory", text, remedy[:1].upper() + remedy[1:], share)
 
 
 def _surge(found: FootprintFact, peak: int) -> Iterator[Bottleneck]:
     """Return the layer at which memory is needed for a moment only."""
-    steady = found.parameters + found.gradients + found.optimizer + (found.activations or 0)
+    if found.beside is None and found.method.startswith(_ON_DEVICE):  # a data set may lie there all the time
+        return
+    held = found.parameters + found.gradients + found.optimizer + (found.activations or 0)
+    steady = held + (found.beside or 0)
     share = (peak - steady) / peak
     if share < _SURGE or not found.peak_at:
         return
@@ -87,3 +101,14 @@ def _surge(found: FootprintFact, peak: int) -> Iterator[Bottleneck]:
     layer = found.peak_at.partition("'")[2].rpartition("'")[0] or None
     remedy = "Compute it in parts: chunks of the batch or of the vocabulary, or a fused operation"
     yield Bottleneck("peak", text + found.peak_at.removeprefix("the "), remedy, share, layer)
+
+
+def _beside(found: FootprintFact, peak: int) -> Iterator[Bottleneck]:
+    """Return what lies on the device beside the model."""
+    share = min(1.0, (found.beside or 0) / peak)
+    if found.beside is None or share < _BESIDE:
+        return
+    text = f"{percent(share)} of the memory at the peak, {size(found.beside)}, lies on the device all the time beside "
+    text += "the model: a data set, another model, results that are kept"
+    remedy = "Keep on the CPU what a step does not need, and move what it needs (pin_memory(), non_blocking=True)"
+    yield Bottleneck("peak", text, remedy, share)

@@ -33,7 +33,7 @@ def bottlenecks(measured: Measured) -> Iterator[Bottleneck]:
     calls = sum(one.calls for one in timing.layers)
     if not busy or not calls or measured.share(busy) < LEAST:
         return
-    reached = timing.flops / busy
+    reached = timing.reached_flops or 0.0
     used, each = reached / timing.machine_flops, busy / calls
     if used >= LEAST_REACHED or each >= SMALL_S or len(timing.layers) < MANY:
         return

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuraldbg.errors import RunDamaged, RunFileError, RunNotFound
+from neuraldbg.errors import RunDamaged
 from neuraldbg.nouns import STATS, Event, History, Layer, Layout, RunInfo, RunRecord, Site, column
 from neuraldbg.nouns.run import Outcome
 from neuraldbg.record import validation
+from neuraldbg.record.document_errors import explained
 from neuraldbg.record.row_block import UNSEEN, to_float32
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ _MOST = 256 << 20
 """Bytes of a dump at most."""
 _NORMS = 1 << 24
 """Norms of a dump at most."""
+_DAMAGED = (
+    "is no whole crash dump ({why}). One is "
+    '{"metadata": {...}, "history": [{"step": 0, "loss": 0.7, "grad_norms": {"fc1": 0.1}, "act_norms": {}}]}.'
+)
 _MEMBER = re.compile(r'"(grad_norms|act_norms|captured_steps)"\s*:')
 
 
@@ -48,23 +53,11 @@ def read_dump(path: Path) -> tuple[RunRecord, str]:
     Each norm is the root mean square of a tensor of one element, whose L2 norm it is. Raises RunNotFound, RunDamaged,
     or RunFileError if the file cannot be read.
     """
-    try:
+    with explained(path, missing="crash dump", damaged=_DAMAGED):
         if path.stat().st_size > _MOST:
             raise RunDamaged(f"{path} is larger than any crash dump.")
         document = json.loads(path.read_text(encoding="utf-8-sig"))
         return _record(document, path.stat().st_mtime)
-    except FileNotFoundError:
-        raise RunNotFound(f"there is no crash dump at {path}: no such file.") from None
-    except RunFileError:
-        raise
-    except OSError as error:
-        raise RunFileError(f"{path} cannot be read: {error.strerror or error}.") from error
-    except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
-        said = validation.cut(f"{type(error).__name__}: {error}")
-        raise RunDamaged(
-            f"{path} is no whole crash dump ({said}). One is "
-            '{"metadata": {...}, "history": [{"step": 0, "loss": 0.7, "grad_norms": {"fc1": 0.1}, "act_norms": {}}]}.'
-        ) from error
 
 
 def _record(document: Any, written: float) -> tuple[RunRecord, str]:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from neuraldbg.errors import RunDamaged, RunFileError, RunNotFound, RunTooNew
+from neuraldbg.errors import RunDamaged, RunTooNew
 from neuraldbg.nouns import BINS, RUN_SCHEMA, STATS, Layout, RunRecord, StepHistograms, column
 from neuraldbg.nouns.run import empty_history
 from neuraldbg.record import codec, schema, validation
 from neuraldbg.record.crash_dump import is_dump
+from neuraldbg.record.document_errors import explained
 from neuraldbg.record.history import StoredHistory, check_rows
 from neuraldbg.record.row_block import UNSEEN, Block
 
@@ -59,20 +60,11 @@ def read_session(path: Path) -> RunRecord:
     if is_dump(path):
         raise RunDamaged(f"{path} is a crash dump, the last steps of a run: draw it with neuraldbg plot {path}, or "
                          "give the run folder that it lies in.")  # fmt: skip
-    try:
-        with path.open(encoding="utf-8", newline="") as opened:
-            return _record(opened, str(path))
-    except FileNotFoundError:
-        raise RunNotFound(f"there is no run at {path}: no such file or folder.") from None
-    except UnicodeDecodeError:
-        raise RunDamaged(f"{path} is no JSON: it is not text in UTF-8.") from None
-    except RunFileError:
-        raise
-    except OSError as error:
-        raise RunFileError(f"{path} cannot be read: {error.strerror or error}.") from error
-    except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
-        said = validation.cut(f"{type(error).__name__}: {error}")
-        raise RunDamaged(f"{path} is no whole run ({said}). Export the run once more.") from error
+    with (
+        explained(path, missing="run", damaged="is no whole run ({why}). Export the run once more."),
+        path.open(encoding="utf-8", newline="") as opened,
+    ):
+        return _record(opened, str(path))
 
 
 def _record(opened: TextIO, name: str) -> RunRecord:

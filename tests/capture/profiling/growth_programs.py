@@ -316,6 +316,97 @@ for i in range(STEPS):
     ),
 }
 
+LEAKS |= {
+    "history_with_setdefault": Leak(
+        """
+history = {}
+for i in range(STEPS):
+    loss = step(model, optimizer, i)
+    history.setdefault("train", []).append(loss)
+""",
+        'history.setdefault("train", []).append(loss)',
+        "history['train']",
+        "loss = step(model, optimizer, i)",
+        "history.setdefault('train', []).append(loss.item())",
+    ),
+    "predictions_concatenated": Leak(
+        """
+every = torch.zeros(0, 1)
+for i in range(STEPS):
+    out = model(data)
+    every = torch.cat([every, out.detach()])
+    step(model, optimizer, i)
+""",
+        "every = torch.cat([every, out.detach()])",
+        "every",
+        graph=False,
+    ),
+    "array_appended": Leak(
+        """
+class Log:
+    def __init__(self):
+        self.every = np.zeros((0, 8), np.float32)
+
+    def add(self, x):
+        self.every = np.append(self.every, x.numpy(), axis=0)
+
+log = Log()
+for i in range(STEPS):
+    log.add(data)
+    step(model, optimizer, i)
+""",
+        "self.every = np.append(self.every, x.numpy(), axis=0)",
+        "self.every",
+        graph=False,
+    ),
+    "namespace": Leak(
+        """
+import types
+
+state = types.SimpleNamespace(losses=[], n=0)
+for i in range(STEPS):
+    loss = step(model, optimizer, i)
+    state.losses.append(loss)
+""",
+        "state.losses.append(loss)",
+        "state.losses",
+        "loss = step(model, optimizer, i)",
+        "state.losses.append(loss.item())",
+    ),
+    "slots": Leak(
+        """
+class Log:
+    __slots__ = ("rows",)
+
+    def __init__(self):
+        self.rows = []
+
+log = Log()
+for i in range(STEPS):
+    loss = step(model, optimizer, i)
+    log.rows.append(loss)
+""",
+        "log.rows.append(loss)",
+        "log.rows",
+        "loss = step(model, optimizer, i)",
+        "log.rows.append(loss.item())",
+    ),
+    "queue_that_nobody_reads": Leak(
+        """
+import queue
+
+waiting = queue.Queue()
+for i in range(STEPS):
+    loss = step(model, optimizer, i)
+    waiting.put(loss)
+""",
+        "waiting.put(loss)",
+        "waiting",
+        "loss = step(model, optimizer, i)",
+        "waiting.put(loss.item())",
+    ),
+}
+
 HEALTHY = {
     "floats": """
 losses, total = [], 0.0
@@ -481,6 +572,129 @@ for i in range(STEPS):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
+""",
+}
+
+HEALTHY |= {
+    "cache_asked_with_get": """
+cache = {}
+
+def feature(i):
+    found = cache.get(i)
+    if found is None:
+        found = cache[i] = torch.randn(64, 8)
+    return found
+
+for i in range(STEPS):
+    feature(i)
+    step(model, optimizer, i)
+""",
+    "cache_asked_in_try": """
+cache = {}
+
+def feature(i):
+    try:
+        return cache[i]
+    except KeyError:
+        cache[i] = torch.randn(64, 8)
+        return cache[i]
+
+for i in range(STEPS):
+    feature(i)
+    step(model, optimizer, i)
+""",
+    "cache_with_setdefault": """
+cache = {}
+
+for i in range(STEPS):
+    cache.setdefault(i, torch.randn(64, 8))
+    step(model, optimizer, i)
+""",
+    "best_in_a_heap": """
+import heapq
+
+best = []
+for i in range(STEPS):
+    loss = step(model, optimizer, i)
+    heapq.heappush(best, (-loss.item(), i, torch.randn(64, 8), loss))
+    if i > 200:
+        heapq.heappop(best)
+""",
+    "losses_detached": """
+losses, lrs, means = [], [], {}
+for i in range(STEPS):
+    loss = step(model, optimizer, i)
+    losses.append(loss.detach())
+    lrs.append(np.array([0.1]))
+    means[i] = (i, loss.detach().mean())
+""",
+    "best_kept_by_a_filter": """
+kept = []
+for i in range(STEPS):
+    loss = step(model, optimizer, i)
+    kept.append((i, torch.randn(64, 8)))
+    kept = [one for one in kept if one[0] > i - 500]
+""",
+    "best_sorted": """
+best = []
+for i in range(STEPS):
+    best.append((step(model, optimizer, i).item(), i, torch.randn(64, 8)))
+    best = sorted(best, key=lambda one: one[0])[:500]
+""",
+    "ring_by_remainder": """
+ring = {}
+for i in range(STEPS):
+    ring[i % 500] = torch.randn(64, 8)
+    step(model, optimizer, i)
+""",
+    "queue_that_is_read": """
+import queue
+
+waiting = queue.Queue()
+for i in range(STEPS):
+    waiting.put(torch.randn(64, 8))
+    step(model, optimizer, i)
+    if i > 500:
+        waiting.get()
+""",
+    "window_of_a_tensor": """
+window = torch.zeros(0, 8)
+for i in range(STEPS):
+    window = torch.cat([window, data])[-100_000:]
+    step(model, optimizer, i)
+""",
+}
+
+OVER = {
+    "losses_of_a_warm_up": """
+first = []
+
+for i in range(160):
+    loss = step(model, optimizer, i)
+    if i < 60:
+        first.append(loss)
+""",
+    "losses_of_a_first_phase": """
+def pretrain():
+    first = []
+    for i in range(60):
+        first.append(step(model, optimizer, i))
+
+def train():
+    for i in range(120):
+        step(model, optimizer, i)
+
+pretrain()
+train()
+""",
+    "cleared_by_another_name": """
+losses = []
+log = losses
+
+for i in range(160):
+    losses.append(step(model, optimizer, i))
+    if i % 50 == 49:
+        log.clear()
 """,
 }
 

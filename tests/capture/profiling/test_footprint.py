@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import warnings
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,8 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from neuraldbg import NeuralDbg
+from neuraldbg.capture.profiling import footprint as footprint_module
+from neuraldbg.capture.profiling import memory_records, recorded_step
 from neuraldbg.nouns.facts.footprint import FootprintFact, LayerFootprint
 
 if TYPE_CHECKING:
@@ -382,6 +385,32 @@ def test_compiled_model_stays_compiled() -> None:
     assert known is not None
     assert known.peak is not None
     torch._dynamo.reset()
+
+
+def test_what_lies_on_a_device_beside_the_model_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device is a stand-in: its allocator holds 7 MiB beside the model, and is told of what the CPU's is."""
+    model = mlp()
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    parameters, data = sum(p.numel() for p in model.parameters()) * FLOAT, 7 * 2**20
+    # Weights, two moments and counters, and of the step before its gradients, and its output, which the program holds.
+    at_begin = data + 4 * parameters + 6 * FLOAT + 32 * FLOAT
+    monkeypatch.setattr(recorded_step, "device_bytes", lambda: at_begin)
+    monkeypatch.setattr(footprint_module, "devices_in_use", lambda: [0])
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 99 * 2**20)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=2**30))
+    peaks = memory_records.peaks
+    monkeypatch.setattr(memory_records, "peaks", lambda records, events, device: peaks(records, events, device=False))
+    fact = footprint(model, squares(model, optimizer, torch.randn(32, 64)))
+    assert (fact.method, fact.beside, fact.whole_run, fact.device_total) == ("CUDA allocator", data, False, 2**30)
+    assert fact.peak is not None
+    assert fact.peak > at_begin
+    unrecorded = footprint(model, squares(model, optimizer, torch.randn(32, 64)), profile=None)
+    assert (unrecorded.peak, unrecorded.whole_run, unrecorded.beside) == (99 * 2**20, True, None)
+    monkeypatch.setattr(footprint_module, "devices_in_use", lambda: [0, 1])
+    several = footprint(model, squares(model, optimizer, torch.randn(32, 64)), profile=None)
+    assert (several.method, several.peak, several.device_total) == (
+        "CUDA allocators of 2 devices together", None, None,
+    )  # fmt: skip
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

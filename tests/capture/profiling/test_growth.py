@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from tests.capture.profiling.growth_programs import HEALTHY, LEAKS, written
+from tests.capture.profiling.growth_programs import HEALTHY, LEAKS, OVER, written
 from torch import nn
 
 from neuraldbg import NeuralDbg
@@ -60,6 +60,8 @@ def test_leak_is_named_with_its_line(name: str, tmp_path: Path) -> None:
     if leak.made:
         assert one.made is not None
         assert one.made.text == leak.made
+    if not leak.graph:
+        assert one.mended == "", "what has no graph has none to lose"
     if leak.mended:
         assert one.mended == leak.mended
 
@@ -71,6 +73,23 @@ def test_healthy_program_has_no_leak(name: str, tmp_path: Path) -> None:
     assert known is not None
     assert known.counts >= 6, "tensors were counted"
     assert known.survivors == ()
+
+
+@pytest.mark.parametrize("name", OVER)
+def test_what_has_grown_and_is_over_is_no_leak(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts are made whatever they cost, so that this does not depend on the machine."""
+    monkeypatch.setattr(Growth, "_may", lambda part, now: True)
+    file, told = written(OVER[name], tmp_path, name), []
+
+    def counted(self: Growth, step: int, count: Any = Growth._count) -> None:
+        count(self, step)
+        told.append([one.holder for one in self._found.values()])
+
+    monkeypatch.setattr(Growth, "_count", counted)
+    with NeuralDbg(discover=True, profile=True, overhead=None) as dbg:
+        runpy.run_path(str(file), run_name="__main__")
+    assert [one for one in told if one], "it was told as long as it grew"
+    assert survivors(dbg.record()) == ()
 
 
 def test_bytes_of_a_kept_graph_are_those_of_its_saved_tensors(tmp_path: Path) -> None:
@@ -87,6 +106,20 @@ def test_nothing_is_counted_unless_the_profile_is_asked_for_or_memory_grows(tmp_
         record = run(LEAKS["losses_appended"].body, tmp_path, f"losses_{profile}", profile=profile)
         known = record.known(GrowthFact)
         assert known is None or (known.counts == 0 and known.survivors == ())
+
+
+def test_the_slope_has_its_own_steps(tmp_path: Path) -> None:
+    """Without counts there is no span of counts, and the slope is told for the steps whose memory was read."""
+    with NeuralDbg(discover=True, overhead=None) as dbg:
+        runpy.run_path(str(written("for i in range(STEPS):\n    step(model, optimizer, i)", tmp_path, "plain")))
+    known = dbg.record().known(GrowthFact)
+    if resident_bytes() is None:
+        return
+    assert known is not None
+    assert (known.counts, known.searched, known.survivors) == (0, False, ())
+    assert known.slope_first is not None
+    assert 15 <= known.slope_first < 50 < (known.slope_last or 0) < 80
+    assert known.slope_steps == (known.slope_first, known.slope_last)
 
 
 def test_training_is_bitwise_the_same_and_the_leak_is_all_that_stays(tmp_path: Path) -> None:

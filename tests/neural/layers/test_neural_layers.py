@@ -257,3 +257,9 @@ def test_refusals(layers, given, words):
     with pytest.raises(CheckFailed) as caught:
         plan_of(layers, given)
     assert words in caught.value.problems[0].message
+
+
+def test_a_parameter_that_is_misspelled_is_told_of_once():
+    with pytest.raises(CheckFailed) as caught:
+        plan_of("Conv2D(filtres=4, kernel_size=3)", IMAGE)
+    assert [one.message for one in caught.value.problems] == ["Conv2D has no parameter 'filtres'"]

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 from tests.explain.run_builder import Build
-from tests.show.made_profiles import HEALTHY, footprint, growth, profiled, timing
+from tests.show.made_profiles import HEALTHY, MB, footprint, growth, profiled, timing
 
 from neuraldbg.profile import profile
 from neuraldbg.show.report.costs import costs_of
@@ -97,7 +97,29 @@ def test_only_what_was_measured_is_said():
     assert [table.heads for table in held.tables] == [("layer", "memory")]
     assert [row[1] for row in held.tables[0].rows] == ["4.5 MiB", "1 MiB", "13.5 MiB"]
     grown = costs_of(profile(Build().fact("growth", 50, **growth(survivors=[], resident_per_step=None)).build()))
-    assert grown.sentences == ("No kind of tensors becomes more from step to step",)
+    assert grown.sentences == ("No kind of tensors becomes more from step to step, counted from step 0 to 120",)
+
+
+def test_no_share_of_a_layer_is_told_of_a_single_sampled_step():
+    (table,) = costs_of(profile(Build().fact("timing", 9, **timing(steps=1)).build())).tables
+    at = table.heads.index("share of the step")
+    assert {row[at] for row in table.rows} == {""}
+    assert table.rows[0][2:4] == ("1 ms", "2 ms")
+
+
+def test_nothing_is_said_of_tensors_that_were_not_counted():
+    """The default run: memory was read, its slope is 40 B a step, and no tensor was counted."""
+    value = {"first": 0, "last": 0, "counts": 0, "slope_first": 40, "slope_last": 900, "resident_per_step": 40.0}
+    told = costs_of(profile(Build().fact("growth", 900, **value).build()))
+    assert told.sentences == ()
+    assert "Tensors were not counted" in told.notes[0]
+    assert not any("step 0 to 0" in one for one in told.notes)
+    many = costs_of(profile(Build().fact("growth", 900, **value | {"counts": 8, "complete": False}).build()))
+    assert many.sentences == ("No growing tensors were found, but there were too many objects to look at all of them",)
+    few = costs_of(profile(Build().fact("growth", 900, **value | {"counts": 4}).build()))
+    assert few.sentences == ("Tensors were counted too few times to see whether they become more",)
+    grown = costs_of(profile(Build().fact("growth", 900, **value | {"resident_per_step": 1.0 * MB}).build()))
+    assert grown.sentences == ("Resident memory grew by 1 MiB a step",)
 
 
 def test_of_many_layers_the_costliest_are_listed_in_the_order_of_their_calls():

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from tests.show import made_views
 
-from neuraldbg.show.forms import Bar, Bars, Graph, Heat, Line, Lines, Link, Mark, Node, Scale, Span, Spread, Timeline
+from neuraldbg.show.forms import Bar, Bars, Graph, Heat, Line, Lines, Link, Mark, Node, Scale, Spread
 
 HOSTILE = "a$x_1$<img onerror=1>\nnext\u202eline\u2066 \u4e2d\x1b[1m " + "y" * 200
 """Mathematics, markup, a new line, marks of direction, a sign that the font has not, a command, and no end."""
@@ -101,23 +102,9 @@ def stack(layers=THREE, **given):
 
 
 def timeline(layers=THREE, **given):
-    """A step whose layers run one after the other, and back."""
-    count = len(layers)
-    spans = [Span(0, 0.0, count, 0), Span(0, count, 3 * count, 1), Span(0, 3 * count, 4 * count, 2)]
-    spans += [Span(i + 1, i, i + 1, 0) for i in range(count)]
-    spans += [Span(i + 1, 3 * count - 2 * (i + 1), 3 * count - 2 * i, 1) for i in range(count)]
-    settings = {
-        "name": "timeline",
-        "title": "Timeline of a step",
-        "rows": ("one step", *layers),
-        "layers": (None, *layers),
-        "parts": ("forward", "backward", "optimizer"),
-        "spans": tuple(spans),
-        "scale": Scale("time since the step began", "ms"),
-        "guilty": layers[1:2],
-        "notes": ("Laid out from the durations, in the order of the first calls",),
-    }
-    return Timeline(**{**settings, **given})
+    """A step whose layers run one after the other, and back, with the second layer at fault."""
+    notes = ("Laid out from the durations, in the order of the first calls",)
+    return made_views.timeline(layers, **{"guilty": layers[1:2], "notes": notes, "words": (), **given})
 
 
 def spread(columns=40, *, histograms=True, **given):

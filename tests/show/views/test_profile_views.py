@@ -40,7 +40,7 @@ def test_the_profile_holds_the_own_times_in_the_order_of_the_calls():
     assert bars.words == ("3 ms, 10%", "6 ms, 20%", "9 ms, 30%")
     said = " ".join(bars.notes)
     assert "A step takes 30 ms: 30% data loader, 20% forward, 40% backward, 5.0% optimizer, 5.0% other" in said
-    assert "18 MFLOP in a step, 600 MFLOP/s: 1.2% of the 50 GFLOP/s" in said
+    assert "18 MFLOP in a step, 1 GFLOP/s in forward and backward passes: 2.0% of the 50 GFLOP/s" in said
     assert "Typical of 4 sampled steps (steps 3 to 40)" in said
 
 
@@ -76,8 +76,23 @@ def test_the_parts_of_a_step():
 def test_parts_of_steps_that_are_no_ordinary_ones_are_not_drawn(changes):
     fact = timing(LAYERS, **changes)
     bars = shown("phases", Build().layer("fc1", "Linear").fact("timing", 9, **fact).build())
-    assert not bars.layers and "are not told" in bars.empty
+    assert not bars.layers
+    assert "are not told" in bars.empty
     assert "of the" not in work_note(timing_of(Build().fact("timing", 9, **fact).build()))
+
+
+@pytest.mark.parametrize("changes", [{"steps": 1}, {"usual_s": 0.001}])
+def test_no_share_is_told_of_steps_that_are_no_ordinary_ones(changes):
+    build = Build().fact("timing", 9, **timing(deep(40), **changes))
+    for path in deep(40):
+        build.layer(path, "Linear")
+    run = build.build()
+    caution = timing_of(run).caution()
+    for name in ("timeline", "profile"):
+        drawn = shown(name, run, rows=10)
+        assert "%" not in " ".join((*drawn.words, *drawn.notes)), "seconds are told, and no share"
+        assert any(" layers are shown, the costliest: the others take " in note for note in drawn.notes)
+        assert drawn.notes[0].startswith(caution)
 
 
 def nested():
@@ -191,6 +206,11 @@ def test_memory_over_time_in_the_unit_that_fits_with_its_growth():
     assert lines.notes == ("Resident memory grew by 1.6 MiB a step, from step 0 to 120",)
     still = Build().fact("growth", 50, **growth(resident_per_step=-5.0)).scalar("resident", MB).build()
     assert shown("memory_over_time", still).notes == ()
+    value = {"counts": 0, "first": 0, "last": 0, "slope_first": 40, "slope_last": 900, "survivors": []}
+    little = Build().fact("growth", 900, **growth(**value, resident_per_step=40.0)).scalar("resident", MB).build()
+    assert shown("memory_over_time", little).notes == ()
+    much = Build().fact("growth", 900, **growth(**value, resident_per_step=MB)).scalar("resident", MB).build()
+    assert shown("memory_over_time", much).notes == ("Resident memory grew by 1 MiB a step, from step 40 to 900",)
 
 
 # --- weights and stability -------------------------------------------------------------------------------------------
@@ -261,6 +281,7 @@ def test_gradients_that_point_against_each_other_are_said():
     [
         (0.0123, "s", "12.3 ms"), (2.0, "s", "2 s"), (1.2e-5, "s", "12 us"), (999.0, "B", "999 B"),
         (4.2 * 2**20, "B", "4.2 MiB"), (0, "B", "0 B"), (1.5e12, "FLOP/s", "1.5 TFLOP/s"), (None, "s", ""),
+        (0.9999, "s", "1 s"), (1e9 - 0.01, "FLOP/s", "1 GFLOP/s"), (2.0**20 - 1, "B", "1 MiB"), (0.0, "s", "0 us"),
     ],
 )  # fmt: skip
 def test_amounts_are_written_in_the_unit_that_fits(value, kind, said):

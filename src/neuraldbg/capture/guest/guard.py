@@ -285,7 +285,7 @@ def guarded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P
         finally:
             if outermost:
                 tally.inside = False
-                spent = perf_counter() - began
+                spent = perf_counter() - max(began, tally.began)  # moved by a stop, which counts for nothing
                 tally.seconds += spent
                 tally.parts[part] = tally.parts.get(part, 0.0) + spent
 

@@ -109,10 +109,9 @@ def _in_place(models: Any, switch: Any, told: Any, tally: Any, failure: tuple[st
         if not models.inside and not busy():
             try:
                 begun = glance(self, args, kwargs)
-                if not begun:
-                    begun = begins(self, args, kwargs)
-                elif switch.sighted:
+                if begun and switch.sighted:
                     look(self, args, kwargs)
+                begun = begun or begins(self, args, kwargs)
             except RecursionError:
                 begun = False
                 tally.first, tally.failed[what] = tally.first or deep, tally.failed.get(what, 0) + 1
@@ -131,8 +130,7 @@ def _in_place(models: Any, switch: Any, told: Any, tally: Any, failure: tuple[st
                 raise
             finally:
                 models.inside = False
-            # The hook is fetched again: the call may have set or removed hooks.
-            probe = direct(number_of(self))
+            probe = direct(number_of(self))  # once more: the call may have set or removed hooks
         elif probe is None:  # most calls: there may be hundreds of layers, and each nanosecond counts for all
             if self._compiled_call_impl is not None:
                 return self._compiled_call_impl(*args, **kwargs)

@@ -98,6 +98,20 @@ def attributes(value: object) -> dict[str, Any]:
     return {}
 
 
+def slots(value: object) -> dict[str, Any]:
+    """Return the filled slots of an instance, by name: those that its classes declare as ``__slots__``."""
+    found: dict[str, Any] = {}
+    for base in bases(type(value)):
+        own = members(base)
+        for name, slot in own.items() if "__slots__" in own else ():
+            if type(slot) is MemberDescriptorType:
+                try:
+                    found.setdefault(name, slot.__get__(value))
+                except (AttributeError, TypeError):  # an empty slot
+                    continue
+    return found
+
+
 def _plain_dict(held: Any) -> dict[str, Any]:
     return held if type(held) is dict else {key: item for key, item in dict.items(held) if type(key) is str}
 

@@ -16,6 +16,7 @@ each calls the one below, and the last session to end restores torch's own funct
 - ``backward.py``: the loss of each backward pass, and its graph
 - ``loss_values.py``: the values of the losses, as numbers or still pending on a device
 - ``optimizers.py``, ``optimizer_stream.py``: optimizer steps, and the state of one optimizer over the run
+- ``fused_steps.py``: the scale of a fused optimizer's gradients, and its steps that change no weight
 - ``manual_steps.py``: steps without an optimizer of torch
 - ``torch_patches.py``: the wrappers of torch functions, and their removal
 - ``followed_thread.py``, ``unfollowed_threads.py``: the one thread that is followed, and the account of all others

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections import Counter
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
@@ -24,10 +25,10 @@ from neuraldbg.capture.guest.tensor_kinds import node_of, readable
 from neuraldbg.capture.loop.loss_values import Kept, mean_loss, value_of
 from neuraldbg.capture.loop.moments import Backward
 from neuraldbg.capture.statistics import operation
+from neuraldbg.capture.statistics.device import placement
 from neuraldbg.nouns import Edge, Site
 
 if TYPE_CHECKING:
-    import weakref
     from collections.abc import Callable
 
     from neuraldbg.capture.autograd.graph_walk import Walk
@@ -74,8 +75,9 @@ class Losses:
         self.edges: dict[tuple[str, str], Edge] = {}
         self.terms: dict[str, Any] | None = None
         """The LOSS fact of this step without its stream, None if no graph was read."""
-        self.scale_of: tuple[weakref.ref[Tensor], float] | None = None
-        """The output of ``GradScaler.scale`` and its scale, None if there was none."""
+        self.scale_of: tuple[weakref.ref[Tensor], Kept] | None = None
+        """The output of ``GradScaler.scale``, and the (value, scale) by which it is known; None if there was none. The
+        value is None if it is read from the output itself."""
         self._cleared = cleared
         self.total = 0
         """Backward passes of the run so far."""
@@ -188,7 +190,7 @@ class Losses:
         backward = Backward(tensors[0], value if type(value) is float else None, accumulates, found, terms)
         self._tell("backward_begins", backward)
         backward.walk = None  # nodes must not outlive the graph
-        return value, self._scale(tensors[0]), backward
+        return *self._kept(tensors[0], value), backward
 
     def _lightly(self, root: Tensor, accumulates: bool) -> Around:
         """Wrap a backward pass of a light step, of which only the loss is read."""
@@ -218,12 +220,14 @@ class Losses:
                 self.values.clear()
             self._number += 1
         value = self._value(root) if value is None else value
-        if type(value) is float and not -self.usual < value < self.usual:  # false for NaN
+        scaled = self._by_hand or self.scale_in_step or self.scale_of is not None
+        kept: Kept = self._kept(root, value) if scaled else (value, 1.0)
+        loss = kept[0]
+        if type(loss) is float and not -self.usual < loss / kept[1] < self.usual:  # false for NaN
             self.odd = True
             self.models.tell_of_glimpse()
-            self._tell("backward_begins", Backward(root, value, accumulates, None, None))
-        scaled = self._by_hand or self.scale_in_step or self.scale_of is not None
-        return value, self._scale(root) if scaled else 1.0
+            self._tell("backward_begins", Backward(root, loss, accumulates, None, None))
+        return kept
 
     @guarded
     def after(self, loss: tuple[Tensor | float | None, float, Backward] | None, accumulates: bool) -> None:
@@ -289,14 +293,31 @@ class Losses:
         self.terms = None
 
     def _value(self, root: Tensor) -> Tensor | float | None:
+        if self.scale_of is not None and is_a(self.scale_of[1][0], Tensor) and self.scale_of[0]() is root:
+            return self.scale_of[1][0]
         value = value_of(root)
         if value is None:
             self.hooks.table.unread.note("losses", root, "")
         return value
 
-    def _scale(self, root: Tensor) -> float:
+    def note_scaled(self, scaled: Tensor, scale: float, loss: Any) -> None:
+        """Remember the output of ``GradScaler.scale`` and its scale, and the value of the loss itself where the product
+        cannot tell it: it overflows while the scaler looks for its scale.
+        """
+        value = None
+        if is_a(loss, Tensor) and (placement.lies(scaled) or not math.isfinite(number(scaled) or 0.0)):
+            value = value_of(loss)
+        self.scale_of = weakref.ref(scaled), ((None, scale) if value is None else (value, 1.0))
+        self.scale_in_step = scale
+
+    def _kept(self, root: Tensor, value: Tensor | float | None) -> Kept:
+        """Return the loss of a backward pass whose root has a value."""
         if self.scale_of is not None and self.scale_of[0]() is root:
-            return self.scale_of[1]
+            known, scale = self.scale_of[1]
+            return (value if known is None else known), scale
+        return value, self._scale(root)
+
+    def _scale(self, root: Tensor) -> float:
         if self.scale_in_step:  # a sum of scaled losses
             return self.scale_in_step
         factor = _by_hand(root)

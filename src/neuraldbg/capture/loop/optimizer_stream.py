@@ -74,6 +74,13 @@ class Stream:
         """True if all gradients of the current light step were read."""
         self.awaited_norm: Awaited | None = None
         """The pending norm of gradients on another device, None if there is none."""
+        self.overflows = 0
+        """Steps in a row, up to the newest of which that is known, that a fused optimizer left out because the gradient
+        scaler found gradients that are not finite."""
+        self.overflowed = 0
+        """That number if it is known of the current step, else 0."""
+        self.awaited_overflow: Awaited | None = None
+        """The pending overflow of the current step on another device, None if there is none."""
         self.thread = 0
         """The thread that was followed and stepped the optimizer last."""
         self.apart = False

@@ -25,14 +25,13 @@ from neuraldbg.capture.guest.live_objects import made
 from neuraldbg.capture.guest.module_tree import rates, scale_of, scales, tensors
 from neuraldbg.capture.guest.own_hooks import numbers_apart
 from neuraldbg.capture.guest.plain_numbers import number
-from neuraldbg.capture.guest.program_objects import Identities, attribute, is_a, name_of
+from neuraldbg.capture.guest.program_objects import Identities, is_a, name_of
 from neuraldbg.capture.guest.stand_in import stand_in
-from neuraldbg.capture.loop import program_facts
+from neuraldbg.capture.loop import fused_steps, program_facts
 from neuraldbg.capture.loop.moments import Backward
 from neuraldbg.capture.loop.optimizer_stream import Rates, Stream, place
 from neuraldbg.capture.parameters.gradient_norm import Norm
 from neuraldbg.capture.parameters.stale_gradients import ALWAYS_CHECKED, CHECK_EVERY, stale_share
-from neuraldbg.capture.statistics.device import placement
 from neuraldbg.clocks import perf_counter, sleep
 
 if TYPE_CHECKING:
@@ -202,6 +201,8 @@ class Optimizers:
         if not callable(closure):
             closure = None  # an argument of the subclass's own
         self._begin(stream, closure is not None)
+        if self.loss_scale is not None:
+            fused_steps.note_overflow(stream, opt, wait=self.judging)
         if not self.switch.in_full_step():
             if self.switch.sighted:
                 return self._look(stream, opt, closure, args, kwargs)
@@ -224,7 +225,7 @@ class Optimizers:
         """Read a light step whose sites are read."""
         self._read_rate(stream, opt)
         given = self._read(stream, opt, closure, args, kwargs)
-        if closure is None and math.isnan(self.params.grad_norm(self.watched.values())):
+        if closure is None and not stream.overflowed and math.isnan(self.params.grad_norm(self.watched.values())):
             self._tell_of_call()
             self._tell("backward_ends", Backward(_NONE, None, True, None, None))
         return given
@@ -241,7 +242,7 @@ class Optimizers:
         self.watched.update({w.key: w for w in watched})
         if closure is None:
             again = len(self.watched) < known + len(watched)  # an optimizer that steps another one
-            self.params.read_before(watched, self._scale_of(opt), again=again)
+            self.params.read_before(watched, fused_steps.grad_scale(opt, wait=self.judging), again=again)
             self._ready()
             return None
         self.params.read_weights(watched)
@@ -255,43 +256,33 @@ class Optimizers:
         if self.judging:
             watched = self.params.owned(stream.tensors())
             self.watched.update({w.key: w for w in watched})
-            self.params.read_gradients(watched)
+            self.params.read_gradients(watched, fused_steps.grad_scale(opt, wait=True))
             self._ready()
-        elif not closure:  # the gradients of a closure are still to come
+        elif not closure and not stream.overflowed:  # the gradients of a closure are still to come
             if stream.norm is None or stream.norm.outdated:
                 watched = self.params.owned(stream.tensors())
                 stream.norm = Norm(watched, self.allowed_s, stream.usual, stream.norm)
             # The full norm is due every ``norms_every`` steps, and when a few gradients are unusual.
             stream.weighed = stream.steps % self.norms_every == 0
             if not stream.weighed and stream.norm.waits:
-                stream.awaited_norm = stream.norm.glance(self._scale_of(opt))
+                stream.awaited_norm = stream.norm.glance(fused_steps.grad_scale(opt, wait=False))
                 return
             if not stream.weighed and not stream.norm.seems_odd():
                 return
             stream.weighed = True
             began = perf_counter()
             if stream.norm.waits:
-                stream.awaited_norm = stream.norm.awaited(self._scale_of(opt))
+                stream.awaited_norm = stream.norm.awaited(fused_steps.grad_scale(opt, wait=False))
                 self.reading_s += 0.1 * (perf_counter() - began - self.reading_s)
                 return
             stream.glimpse = stream.norm.read()
             self.reading_s += 0.1 * (perf_counter() - began - self.reading_s)
-            scale = attribute(opt, "grad_scale")
-            if stream.glimpse is not None and is_a(scale, Tensor):  # a fused optimizer unscales inside of its step
-                stream.glimpse = stream.glimpse[0] / float(scale), stream.glimpse[1]
+            if stream.glimpse is not None:  # a fused optimizer unscales inside of its step
+                stream.glimpse = stream.glimpse[0] / float(fused_steps.grad_scale(opt, wait=True)), stream.glimpse[1]
             # A non-finite gradient is reported to the readers that search its origin.
             if stream.glimpse is not None and stream.glimpse[1]:
                 self._tell_of_call()
                 self._tell("backward_ends", Backward(_NONE, None, True, None, None))
-
-    def _scale_of(self, opt: Optimizer) -> Tensor | float:
-        """Return the number by which a fused optimizer divides the gradients inside of its step: as a float, or as a
-        copy on its device, unless gradients are judged now.
-        """
-        scale = attribute(opt, "grad_scale")
-        if not is_a(scale, Tensor):
-            return 1.0
-        return scale.detach().clone() if placement.lies(scale) and not self.judging else float(scale)
 
     def _with_closure(self, closure: Callable[[], Any], args: Any, kwargs: Any) -> Any:
         """Return the arguments with a closure that reads the gradients after each evaluation, so that it can halt."""
@@ -439,18 +430,17 @@ class Optimizers:
             self.clipped = found, limit
 
     @guarded
-    def _note_scale(self, scaler: Any, scaled: Any, note: Callable[[Tensor, float], None]) -> None:
+    def _note_scale(self, scaler: Any, outputs: Any, scaled: Any, note: Callable[..., None]) -> None:
         factor = scale_of(scaler) if is_a(scaled, Tensor) else None
         if factor is not None:
             self.loss_scale = factor
-            note(scaled, factor)
+            note(scaled, factor, outputs)
 
-    def scales(self, note: Callable[[Tensor, float], None], scaler: Any, outputs: Any) -> Around:
-        """Wrap ``GradScaler.scale``: remember the scaled tensor and its scale."""
-        del outputs
+    def scales(self, note: Callable[..., None], scaler: Any, outputs: Any) -> Around:
+        """Wrap ``GradScaler.scale``: ``note`` the scaled tensor, its scale, and the tensor before it was scaled."""
         scaled = yield
         if self.switch.here():
-            self._note_scale(scaler, scaled, note)
+            self._note_scale(scaler, outputs, scaled, note)
 
     @guarded
     def _steps_of(self, optimizer: Any) -> int:

@@ -171,6 +171,8 @@ def group_settings(group: dict[str, Any]) -> dict[str, Any]:
         "decoupled_weight_decay",
         "maximize",
         "dampening",
+        "fused",
+        "foreach",
     ):
         value = item(group, key)
         plain = value if type(value) in (bool, int, float) else number(value)

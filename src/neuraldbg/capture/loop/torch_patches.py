@@ -85,7 +85,7 @@ class Patches:
         models: Models,
         optimizers: Optimizers,
         hooks: HookManager,
-        scaled: Callable[[Tensor, float], None],
+        scaled: Callable[[Tensor, float, Any], None],
     ) -> None:
         """Set the wrappers of the capture itself. ``scaled`` is called with a tensor that a gradient scaler scaled."""
         self.surround(torch.autograd, "backward", losses.surrounds("tensors"))

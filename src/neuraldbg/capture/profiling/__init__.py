@@ -6,8 +6,8 @@ May import: all other rooms of ``capture`` but those above it. What is measured 
 - ``part.py``: the contract of a part of the profile
 - ``timing.py``: which steps are timed, and the TIMING fact. ``sampled_step.py`` is one such step: what is set while it
   runs; ``backward_nodes.py`` the hooks that split its backward pass; ``step_events.py`` what happened in it, and the
-  times computed from that; ``step_clock.py`` the clocks; ``operation_counts.py`` its floating-point operations;
-  ``matmul_rate.py`` what the machine can do
+  times computed from that; ``step_bounds.py`` the bounds of a step; ``step_clock.py`` the clocks;
+  ``operation_counts.py`` its floating-point operations; ``matmul_rate.py`` what the machine can do
 - ``footprint.py``: the FOOTPRINT fact. ``recorded_step.py`` is the step it measures; ``memory_records.py`` computes
   peaks from the allocator's records of it; ``tensor_sizes.py`` the bytes of parameters, gradients and optimizer state
 - ``growth.py``: the GROWTH fact. ``kept_graphs.py`` tells the age of autograd graphs, ``held_objects.py`` what the

@@ -10,7 +10,7 @@ other peaks.
 from __future__ import annotations
 
 import os
-import weakref
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,8 +22,9 @@ from neuraldbg.capture.loop.optimizers import wait_between_steps
 from neuraldbg.capture.profiling import tensor_sizes
 from neuraldbg.capture.profiling.part import Part
 from neuraldbg.capture.profiling.recorded_step import COST, RecordedStep
+from neuraldbg.capture.profiling.step_bounds import LeadOptimizer, most_events, recorded_s
 from neuraldbg.capture.profiling.step_clock import own_cost
-from neuraldbg.capture.readers.loop.memory_in_use import device_bytes
+from neuraldbg.capture.readers.loop.memory_in_use import devices_in_use
 from neuraldbg.capture.readers.reader import Reader
 from neuraldbg.clocks import perf_counter
 from neuraldbg.nouns import Fact, FactKey
@@ -41,6 +42,10 @@ _FIRST = 9
 read at the eighth, which takes memory of ours."""
 _TRIES = 8
 """Steps that are recorded at most until one was recorded to its end: the program's own profiler ends a record."""
+_RECORDED = 2
+"""Steps of a record."""
+_RECENT = 8
+"""Steps that tell how long one takes."""
 _SIZES_S = 2e-5
 """Seconds that reading the sizes of a parameter takes at most."""
 
@@ -56,7 +61,11 @@ class Footprint(Part):
         self._reader = _Steps(self)
         self._record = RecordedStep(self.scene)
         self._ends: RemovableHandle | None = None
-        self._lead: weakref.ref[Any] | None = None
+        self._lead = LeadOptimizer()
+        self._took: deque[float] = deque(maxlen=_RECENT)
+        """Seconds of the newest steps."""
+        self._last: float | None = None
+        self._trace = profiling.trace
         self._number = self._tries = 0
         self._excused = 0.0
         """Seconds that recording has taken, as far as they were excused from the budget."""
@@ -100,10 +109,7 @@ class Footprint(Part):
         scene = self.scene
         if self._done or not scene.switch.here() or scene.optimizers.stepping or scene.light.stepping:
             return
-        lead = self._lead() if self._lead is not None else None
-        if lead is None:
-            self._lead = weakref.ref(optimizer)
-        elif lead is not optimizer:
+        if not self._lead.ends(optimizer):
             return
         began = perf_counter()
         try:
@@ -121,15 +127,23 @@ class Footprint(Part):
 
     def _step_ends(self) -> None:
         self._number += 1
+        now = perf_counter()
+        took, self._last = now - (self._last or now), now
         record = self._record
         if record.measures:
             self._finish(record)
         elif record.on:
             record.measure()
-        elif self._number >= _FIRST:
-            self._tries += record.begin()
+        elif self._number >= _FIRST and not self._traced():
+            self._tries += record.begin(most_events((), self._tries), recorded_s(self._took))
             if self._tries > _TRIES:
                 self._done = True
+        else:
+            self._took.append(took)
+
+    def _traced(self) -> bool:
+        """Return True if a record of the next two steps would meet the window of ``torch.profiler``."""
+        return self._trace is not None and self._trace[0] - _RECORDED <= self._number <= self._trace[1]
 
     def _finish(self, record: RecordedStep) -> None:
         found = record.end()
@@ -140,21 +154,22 @@ class Footprint(Part):
     # -- the fact -----------------------------------------------------------------------------------------------
 
     def _tell(self, sizes: Sizes, found: Peaks | None, outputs: dict[int, int], paths: list[str]) -> None:
-        record, device = self._record, device_bytes() is not None
+        record, devices = self._record, devices_in_use()
         parts = {
             "parameters": sum(sizes.parameters.values()), "gradients": sum(sizes.gradients.values()),
             "optimizer": sum(sizes.optimizer.values()),
         }  # fmt: skip
         value: dict[str, Any] = {
-            "step": self.scene.step, "method": "CUDA allocator" if device else "CPU allocator" if found else "sizes",
-            "peak": torch.cuda.max_memory_allocated() if device and found is None else None, **parts,
-            "device_total": _device_total(device=device),
+            "step": self.scene.step, "method": _method(devices, recorded=found is not None), **parts,
+            "device_total": _device_total(devices),
         }  # fmt: skip
+        if found is None and len(devices) == 1:
+            value |= {"peak": torch.cuda.max_memory_allocated(devices[0]), "whole_run": True}
         numbers = {path: number for number, path in enumerate(paths)}
         layers = list(dict.fromkeys([*paths, *sizes.parameters]))
         if found is not None:
             value |= {"peak": record.base + found.whole, "peak_at": _words(found.at, record.events, paths)}
-            value["activations"] = record.activations or 0
+            value |= {"activations": record.activations or 0, "beside": record.beside}
         value["layers"] = [self._layer(path, numbers.get(path, -1), sizes, found, outputs) for path in layers]
         self._fact = Fact(self.scene.step, FactKey.FOOTPRINT.value, value)
 
@@ -198,9 +213,18 @@ def _words(at: tuple[str, int], events: StepEvents, paths: list[str]) -> str:
     return f"{phase} of {path!r}" if path else f"{phase} of the model"
 
 
-def _device_total(*, device: bool) -> int | None:
-    if device:
-        return int(torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory)
+def _method(devices: list[int], *, recorded: bool) -> str:
+    if len(devices) > 1:
+        return f"CUDA allocators of {len(devices)} devices together"
+    return "CUDA allocator" if devices else "CPU allocator" if recorded else "sizes"
+
+
+def _device_total(devices: list[int]) -> int | None:
+    """Return the memory of the one device in use, or of the machine; None for several devices: one of them may be full
+    while the others are not, and records do not tell them apart.
+    """
+    if devices:
+        return int(torch.cuda.get_device_properties(devices[0]).total_memory) if len(devices) == 1 else None
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):

@@ -59,6 +59,11 @@ _WEIGHED = 500
 """Nodes of each graph that are weighed at most."""
 _TOLD = 16
 """Survivors of a fact at most."""
+_LEAST = 256
+"""Bytes a step from which on tensors without graphs, and arrays, are told: 256 MiB in a million steps. The losses and
+metrics that a program keeps for its curves are smaller."""
+_OVER = 2
+"""Counts in a row in which the function that holds something with graphs does not run after which it is over."""
 
 
 @dataclass
@@ -70,6 +75,10 @@ class _Count:
     """Number of the next autograd node at that time."""
     lengths: dict[tuple[str, str, int], int] = field(default_factory=dict)
     """{(code, name, identity of a container): length}."""
+    sizes: dict[tuple[str, str], int] = field(default_factory=dict)
+    """{(code, name) of a tensor without a graph, or of an array: bytes}."""
+    newest: dict[str, int] = field(default_factory=dict)
+    """{name of what holds tensors with graphs: number of the newest node that one of them has}."""
 
 
 class Growth(Part):
@@ -82,12 +91,19 @@ class Growth(Part):
         self._first = self._last = -1
         self._next, self._made, self._took, self._ended = _AT[0], 0, 0.0, 0.0
         self._over = self._grows = False
+        self._complete = True
         self._closed = 0
         self._readings = {"resident": Readings(), "device_memory": Readings()}
         self._sources: dict[str, Source] = {}
         self._seen: dict[str, int] = {}
         """{key of a survivor: number of counts that have found it}."""
         self._found: dict[str, Survivors] = {}
+        self._places: dict[str, Spot] = {}
+        """{key of a survivor: its place}."""
+        self._ended_for: dict[str, int] = {}
+        """{key of a survivor: counts in a row in which the function that holds it did not run}."""
+        self._shrunk: set[tuple[str, str]] = set()
+        """(code, name) of containers that became shorter."""
 
     def start(self) -> None:
         """Begin to read the ends of full steps."""
@@ -104,12 +120,15 @@ class Growth(Part):
         if self._made <= _INTERVALS and all(value is None for value in grown.values()):
             return ()
         every = sorted(self._found.values(), key=lambda one: (-one.bytes_per_step, -one.operations_per_step))
+        spans = [span for readings in self._readings.values() if (span := readings.span()) is not None]
         value: dict[str, Any] = {
             "first": max(self._first, 0), "last": max(self._last, 0), "counts": self._made,
             "resident_per_step": grown["resident"], "device_per_step": grown["device_memory"],
+            "slope_first": min((first for first, _ in spans), default=None),
+            "slope_last": max((last for _, last in spans), default=None), "complete": self._complete,
             "survivors": [_plain(one) for one in every[:_TOLD]],
         }  # fmt: skip
-        return (Fact(value["last"], FactKey.GROWTH.value, value),)
+        return (Fact(max(value["last"], value["slope_last"] or 0), FactKey.GROWTH.value, value),)
 
     def step_closed(self) -> None:
         """Read the memory in use at the end of a full step, and count if it is time."""
@@ -155,19 +174,51 @@ class Growth(Part):
     def _count(self, step: int) -> None:
         count = _Count(step, next_number())
         held = Search().run(sys._getframe(1), [m.root for m in self.scene.models.found if not m.gone])  # noqa: SLF001
+        self._complete &= held.complete
         containers = {(c.spot.code, c.spot.name, c.key): c for c in held.containers}
         count.lengths = {key: c.length for key, c in containers.items()}
+        count.sizes = {(one.spot.code, one.spot.name): one.item.bytes for one in held.singles}
+        for kept in held.graphs:
+            number = kept_graphs.number_of(node_of(kept.tensor)) or 0
+            count.newest[kept.spot.name] = max(number, count.newest.get(kept.spot.name, 0))
+        if self._counts:
+            self._note_shrunk(self._counts[-1], count, containers)
         self._counts.append(count)
         if len(self._counts) <= _INTERVALS:
             return
         there: dict[str, Survivors] = {}
         self._containers(containers, held, there)
+        self._singles(held, there)
         self._chains(held, there)
         # Over few steps two counts in a row must find it. What has a graph stays; all else must be in the newest count.
         sure = 1 if step - self._counts[-_INTERVALS - 1].step >= _SURE else 2
         self._seen = {key: self._seen.get(key, 0) + 1 for key in there}
-        self._found = {key: one for key, one in self._found.items() if one.with_graph or key in there}
+        self._found = {
+            key: one for key, one in self._found.items()
+            if key in there or (one.with_graph and not self._is_over(key, held))
+        }  # fmt: skip
         self._found |= {key: one for key, one in there.items() if self._seen[key] >= sure or not one.with_graph}
+
+    def _note_shrunk(self, before: _Count, now: _Count, containers: dict[tuple[str, str, int], Container]) -> None:
+        """Remember the containers that became shorter. Another one may have taken its place at the same address: a
+        variable of a function that is called again, or one that the program begins again.
+        """
+        for key, length in now.lengths.items():
+            spot = containers[key].spot
+            shorter = length < before.lengths.get(key, 0) and (spot.attribute or not spot.line)
+            if shorter and key[:2] not in self._shrunk and not self._lines_of(spot).begins_again():
+                self._shrunk.add(key[:2])
+
+    def _is_over(self, key: str, held: Holding) -> bool:
+        """Return True if something with graphs that was told does not grow any more. A list that is begun again in each
+        epoch goes on growing, although no count finds it twice.
+        """
+        spot, before, now = self._places[key], self._counts[-2], self._counts[-1]
+        if (spot.code, spot.name) in self._shrunk or now.newest.get(spot.name, -1) == before.newest.get(spot.name):
+            return True
+        runs = not spot.line or (spot.files[0], spot.line) in held.functions or not held.complete
+        self._ended_for[key] = 0 if runs else self._ended_for.get(key, 0) + 1
+        return self._ended_for[key] >= _OVER
 
     def _steps_of(self) -> tuple[list[int], list[int]]:
         """Return the node numbers that bound the last intervals, and the steps of each."""
@@ -195,7 +246,9 @@ class Growth(Part):
             reached = kept_graphs.reach(node_of(x), bounds[:-1], self._known())
             between = sum(steps[:-1])
             shape, dtype = tuple(x.shape), str(x.dtype).removeprefix("torch.")
-            there[_key(told.holder or kept.spot.code, kept.spot)] = Survivors(
+            key = _key(told.holder or kept.spot.code, kept.spot)
+            self._places[key] = kept.spot
+            there[key] = Survivors(
                 type="Tensor with its graph", shape=shape, dtype=dtype, per_step=1.0, alive=1, with_graph=True,
                 bytes_per_step=reached.bytes / max(1, sum(steps)), made=_line(told.made), kept=_line(told.kept),
                 operations_per_step=sum(reached.nodes[1:-1]) / between, holder=told.holder or kept.spot.code,
@@ -222,17 +275,48 @@ class Growth(Part):
             if not _even(added, steps):
                 continue
             lines = self._lines_of(spot)
-            if item.type != HOOK and lines.limited(graph=item.graph):
+            if item.type != HOOK and (key[:2] in self._shrunk or lines.limited(graph=item.graph)):
                 continue
             told = lines.find(graph=item.graph, item=True, scalar=not item.shape)
             if told.kept is None and not item.graph:
                 continue
             rate = sum(added) / sum(steps)
             weight, operations = self._weight(spot, held) if item.graph else (item.bytes, 0.0)
-            there[_key(told.holder or spot.code, spot)] = Survivors(
+            if item.dtype and not item.graph and weight * rate < _LEAST:
+                continue
+            name = _key(told.holder or spot.code, spot)
+            self._places[name] = spot
+            there[name] = Survivors(
                 type=item.type, shape=item.shape, dtype=item.dtype, per_step=rate, bytes_per_step=weight * rate,
                 operations_per_step=operations * rate, alive=container.length, with_graph=item.graph,
-                made=_line(told.made), kept=_line(told.kept), holder=told.holder or spot.code, mended=told.mended,
+                made=_line(told.made), kept=_line(told.kept), holder=told.holder or spot.code,
+                mended=told.mended if item.graph else "",
+            )  # fmt: skip
+
+    def _singles(self, held: Holding, there: dict[str, Survivors]) -> None:
+        """Tell of tensors without graphs and of arrays that become larger: ``torch.cat([seen, x])``, ``np.append``."""
+        whole = list(self._counts)
+        last = whole[-_INTERVALS - 1 :]
+        steps = [b.step - a.step for a, b in itertools.pairwise(last)]
+        if whole[-1].step - whole[0].step < _STEPS:
+            return
+        for spot, item in held.singles:
+            place = (spot.code, spot.name)
+            if any(place not in one.sizes for one in whole):
+                continue
+            added = [b.sizes[place] - a.sizes[place] for a, b in itertools.pairwise(last)]
+            rate = sum(added) / sum(steps)
+            if rate < _LEAST or not _even(added, steps):
+                continue
+            lines = self._lines_of(spot)
+            if lines.limited(graph=False) or lines.renewed():
+                continue
+            told = lines.find(graph=False, item=False, scalar=False)
+            if told.kept is None:
+                continue
+            there[_key(told.holder, spot)] = Survivors(
+                type=item.type, shape=item.shape, dtype=item.dtype, per_step=1.0, bytes_per_step=rate, alive=1,
+                made=_line(told.made), kept=_line(told.kept), holder=told.holder, grows=True,
             )  # fmt: skip
 
     def _weight(self, spot: Spot, held: Holding) -> tuple[float, float]:

@@ -23,8 +23,16 @@ if TYPE_CHECKING:
 
 _ADDS = frozenset({"append", "appendleft", "add", "insert", "extend", "update", "setdefault", "put"})
 """Methods that add to a container."""
-_DROPS = frozenset({"pop", "popleft", "popitem", "clear", "remove", "discard", "move_to_end"})
+_DROPS = frozenset({"pop", "popleft", "popitem", "clear", "remove", "discard", "move_to_end", "get_nowait"})
 """Methods that take from a container, or keep an order by which items are taken."""
+_ASKS = frozenset({"get", "setdefault"})
+"""Methods that look an item up before one is added, as a cache does; ``get`` takes one from a queue."""
+_HEAP_DROPS = frozenset({"heappop", "heappushpop", "heapreplace", "nsmallest", "nlargest"})
+"""Functions that take from a heap, or keep the best of a list."""
+_HEAP_ADDS = frozenset({"heappush", "insort", "insort_left", "insort_right"})
+"""Functions that add to a sorted list."""
+_MISSING = frozenset({"KeyError", "IndexError", "LookupError"})
+"""Errors of an item that is not there."""
 _FREE = frozenset({"item", "detach", "tolist", "numpy", "float", "int"})
 """Calls whose result has no graph."""
 
@@ -76,14 +84,48 @@ class GrowthLines:
         if self._spot.limited:
             return True
         for file in self._spot.files[:2]:
-            for node, _scope in self._nodes(file):
-                if self._limits(node) or (not graph and self._begins_again(node, file)):
+            nodes = [node for node, _scope in self._nodes(file)]
+            filled = {id(inner) for node in nodes if (inner := self._opened(node)) is not None}
+            for node in nodes:
+                if id(node) not in filled and (self._limits(node) or (not graph and self._begins_again(node, file))):
                     return True
         return False
 
+    def begins_again(self) -> bool:
+        """Return True if the program puts an empty container in its place now and then, as at the start of an epoch."""
+        return any(self._begins_again(node, file) for file in self._spot.files[:2] for node, _ in self._nodes(file))
+
+    def renewed(self) -> bool:
+        """Return True if the program assigns it again without its old value, in a loop or in a later method."""
+        return any(
+            self._assigned_again(node, file, lambda value: not self._uses(value))
+            for file in self._spot.files[:2] for node, _ in self._nodes(file)
+        )  # fmt: skip
+
+    def _opened(self, node: ast.AST) -> ast.Call | None:
+        """Return the call that looks up a container to which something is added: ``runs.setdefault("train", [])`` in
+        ``runs.setdefault("train", []).append(loss)``.
+        """
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _ADDS:
+            inner = node.func.value
+            if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in _ASKS:
+                return inner if self._is_target(inner.func.value) else None
+        return None
+
+    def _takes(self, call: ast.Call) -> bool:
+        """Return True if a call takes items away, or looks one up."""
+        if isinstance(call.func, ast.Attribute) and call.func.attr in _DROPS | _ASKS:
+            return self._is_target(call.func.value)
+        return called_name(call) in _HEAP_DROPS and any(self._is_target(arg) for arg in call.args)
+
     def _limits(self, node: ast.AST) -> bool:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _DROPS:
-            return self._is_target(node.func.value)
+        if isinstance(node, ast.Call):
+            return self._takes(node)
+        if isinstance(node, ast.Try):
+            return _asks_for_missing(node) and any(
+                isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Load) and self._is_target(inner)
+                for one in node.body for inner in ast.walk(one)
+            )  # fmt: skip
         if isinstance(node, ast.Delete):
             return any(isinstance(one, ast.Subscript) and self._is_target(one.value) for one in node.targets)
         if isinstance(node, ast.Compare):
@@ -95,19 +137,34 @@ class GrowthLines:
             )  # fmt: skip
             within = any(isinstance(op, (ast.In, ast.NotIn)) for op in node.ops)
             return sized or (within and any(self._is_target(side) for side in node.comparators))
-        if isinstance(node, ast.Assign) and any(self._is_target(to) for to in node.targets):
-            value = node.value
-            return (
-                isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice) and self._is_target(value.value)
-            )
+        if isinstance(node, ast.Assign):
+            goals = [to for to in node.targets if self._is_target(to)]
+            return any(map(_by_remainder, goals)) or (bool(goals) and self._cuts(node.value))
+        return False
+
+    def _cuts(self, value: ast.expr) -> bool:
+        """Return True if a value is a part of the object: ``log[-100:]``, ``torch.cat([log, x])[-100:]``, a filter."""
+        for node in ast.walk(value):
+            if isinstance(node, ast.Subscript):
+                parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+                part = any(isinstance(one, ast.Slice) and (one.lower or one.upper) for one in parts)
+                if part and self._uses(node):
+                    return True
+            filtered = isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp)) and node.generators
+            if filtered and any(one.ifs and self._uses(one.iter) for one in filtered):
+                return True
         return False
 
     def _begins_again(self, node: ast.AST, file: str) -> bool:
         """Return True for an assignment of an empty container in a loop, or in a method other than ``__init__``."""
+        return self._assigned_again(node, file, _is_empty)
+
+    def _assigned_again(self, node: ast.AST, file: str, of: Callable[[ast.expr], bool]) -> bool:
+        """Return True for an assignment of such a value in a loop, or in a method other than ``__init__``."""
         if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
             return False
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        if not any(self._is_target(to) for to in targets) or not _is_empty(node.value):
+        if not any(self._is_target(to) for to in targets) or not of(node.value):
             return False
         source = self._source(file)
         scope = source.scope(node.lineno)
@@ -131,11 +188,13 @@ class GrowthLines:
 
     def _growths(self, file: str) -> Iterator[_Growth]:
         source = self._source(file)
-        for node, _ in self._nodes(file):
+        nodes = [node for node, _scope in self._nodes(file)]
+        filled = {id(inner) for node in nodes if (inner := self._opened(node)) is not None}
+        for node in nodes:
             line = getattr(node, "lineno", None)
             if line is None:
                 continue
-            for target, value in self._additions(node):
+            for target, value in () if id(node) in filled else self._additions(node):
                 yield _Growth(source, node, target, value, source.scope(line))  # type: ignore[arg-type]
 
     def _additions(self, node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None]]:
@@ -143,8 +202,10 @@ class GrowthLines:
             if self._spot.adds:
                 if node.func.attr == self._spot.adds:
                     yield node.func.value, None
-            elif node.func.attr in _ADDS and self._is_target(node.func.value):
+            elif node.func.attr in _ADDS and (self._is_target(node.func.value) or self._opened(node) is not None):
                 yield node.func.value, node.args[-1] if node.args else None
+            elif called_name(node) in _HEAP_ADDS and node.args and self._is_target(node.args[0]):
+                yield node.args[0], node.args[-1]
         elif isinstance(node, ast.AugAssign) and self._is_target(node.target):
             yield node.target, node.value
         elif isinstance(node, ast.Assign) and not self._spot.adds:
@@ -172,7 +233,8 @@ class GrowthLines:
 
     def _told(self, one: _Growth, *, scalar: bool) -> Lines:
         kept = _place(one.source, one.node.lineno)
-        return Lines(kept, self._made(one) or kept, ast.unparse(one.target), _mended(one, scalar=scalar))
+        holder = self._spot.code if isinstance(one.target, ast.Call) else ast.unparse(one.target)
+        return Lines(kept, self._made(one) or kept, holder, _mended(one, scalar=scalar))
 
     def _made(self, one: _Growth) -> Place | None:
         """Return the line that assigns what is added, where that is a name, or a part of it is."""
@@ -223,14 +285,28 @@ def _place(source: Source, line: int) -> Place:
 def _is_empty(value: ast.expr) -> bool:
     if isinstance(value, (ast.List, ast.Dict, ast.Set, ast.Tuple)):
         return not (value.keys if isinstance(value, ast.Dict) else value.elts)
-    return isinstance(value, ast.Call) and called_name(value) in (
-        "list",
-        "dict",
-        "set",
-        "deque",
-        "defaultdict",
-        "OrderedDict",
-    )
+    return isinstance(value, ast.Call) and called_name(value) in _CONTAINERS
+
+
+def _asks_for_missing(node: ast.Try) -> bool:
+    """Return True if a ``try`` catches the error of an item that is not there."""
+    caught = [one.type for one in node.handlers]
+    return any(
+        isinstance(inner, ast.Name) and inner.id in _MISSING
+        for kind in caught if kind is not None for inner in ast.walk(kind)
+    )  # fmt: skip
+
+
+def _by_remainder(target: ast.expr) -> bool:
+    """Return True for an item whose key is a remainder, of which there are so many only: ``ring[i % 100]``."""
+    if not isinstance(target, ast.Subscript):
+        return False
+    return any(
+        isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mod)
+        and not isinstance(one.left, ast.JoinedStr)
+        and not (isinstance(one.left, ast.Constant) and isinstance(one.left.value, str))
+        for one in ast.walk(target.slice)
+    )  # fmt: skip
 
 
 def _is_free(value: ast.expr | None) -> bool:

@@ -8,10 +8,13 @@ program, and only identities, sizes and names are kept.
 from __future__ import annotations
 
 import itertools
+import math
 import sys
+from argparse import Namespace
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field, replace
-from types import FrameType, FunctionType, MethodType, ModuleType
+from queue import Queue
+from types import FrameType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -34,6 +37,7 @@ from neuraldbg.capture.guest.program_objects import (
     name_of,
     package_of,
     sequence,
+    slots,
 )
 from neuraldbg.capture.guest.tensor_kinds import node_of
 from neuraldbg.capture.guest.user_code import foreign
@@ -64,6 +68,8 @@ _PLAIN = (
 )
 _STD = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "neuraldbg"}
 """Packages whose objects are not opened, but for modules of torch and containers."""
+_NAMESPACES: tuple[Any, ...] = (SimpleNamespace, Namespace)
+"""Classes of those packages that are nothing but attributes."""
 _HOOKS = {
     "_forward_hooks": "register_forward_hook",
     "_forward_pre_hooks": "register_forward_pre_hook",
@@ -131,6 +137,13 @@ class Kept(NamedTuple):
     """True for an item of a container."""
 
 
+class Single(NamedTuple):
+    """A tensor without a graph or an array that a variable or an attribute holds by itself, as numbers."""
+
+    spot: Spot
+    item: Item
+
+
 @dataclass
 class Holding:
     """The objects that the program's variables hold at one moment."""
@@ -138,6 +151,10 @@ class Holding:
     containers: list[Container] = field(default_factory=list)
     graphs: list[Kept] = field(default_factory=list)
     """Tensors with graphs, those that variables and attributes hold first."""
+    singles: list[Single] = field(default_factory=list)
+    """Tensors without graphs and arrays outside of containers."""
+    functions: frozenset[tuple[str, int]] = frozenset()
+    """The functions of the program that are running: file and first line."""
     complete: bool = True
     """False if there were too many objects to open all."""
 
@@ -162,6 +179,7 @@ class Search:
         """Search breadth first: the shortest way to an object names it."""
         frames = list(itertools.islice(_own_frames(frame), _FRAMES))
         self._files = tuple(dict.fromkeys(one.f_code.co_filename for one in frames))
+        self.found.functions = frozenset((one.f_code.co_filename, one.f_code.co_firstlineno) for one in frames)
         for one in frames:
             self._variables(one)
         for model in models:
@@ -201,10 +219,10 @@ class Search:
     def _open(self, at: _Next) -> None:
         value, spot = at.value, at.spot
         if is_a(value, Tensor):
-            if id(value) not in self._seen and tensor_memory.present(value) and node_of(value) is not None:
-                self._seen.add(id(value))
-                self.found.graphs.append(Kept(value, spot, at.inside))
+            self._tensor(value, at)
             return
+        if is_a(value, np.ndarray) and not at.inside:
+            self.found.singles.append(Single(spot, _of_array(value)))
         if id(value) in self._seen or is_a(value, (Optimizer, np.ndarray, LeftOut)):
             return
         self._seen.add(id(value))
@@ -219,9 +237,26 @@ class Search:
         elif is_a(value, type):
             if package_of(value) not in _STD:
                 self._attributes(dict(members(value)), kind_name(value), value, at.depth)
-        elif package_of(type(value)) not in _STD:
+        elif is_a(value, Queue):
+            # Its own deque or heap: the program adds to it by put, and takes from it by get.
+            held = attributes(value)
+            most = held.get("maxsize")
+            limited = spot.limited or (type(most) is int and most > 0)
+            self._put(held.get("queue"), replace(spot, limited=limited), inside=at.inside, depth=at.depth)
+        elif is_a(value, _NAMESPACES) or package_of(type(value)) not in _STD:
             self._attributes(attributes(value), spot.code, type(value), at.depth)
+            self._attributes(slots(value), spot.code, type(value), at.depth)
             self._put(type(value), spot, inside=False, depth=at.depth + 1)
+
+    def _tensor(self, x: Tensor, at: _Next) -> None:
+        if id(x) in self._seen or not tensor_memory.present(x):
+            return
+        if node_of(x) is not None:
+            self._seen.add(id(x))
+            self.found.graphs.append(Kept(x, at.spot, at.inside))
+        elif not at.inside:
+            size = math.prod(x.shape) * x.dtype.itemsize  # its own: a window may be a view of a large storage
+            self.found.singles.append(Single(at.spot, _of_tensor(x)._replace(bytes=size)))
 
     def _function(self, function: FunctionType, at: _Next) -> None:
         if foreign(function.__code__.co_filename):
@@ -295,17 +330,22 @@ def _ends(value: Any) -> list[tuple[Any, Any]]:
         if is_a(value, base):
             count = base.__len__(value)
             places = range(count) if count <= 2 * _TAIL else (*range(_TAIL), *range(count - _TAIL, count))
-            return [(None, base.__getitem__(value, place)) for place in places]
+            found: list[tuple[Any, Any]] = []
+            for place in places:
+                try:
+                    found.append((None, base.__getitem__(value, place)))
+                except IndexError:  # another thread took items meanwhile, as from a queue
+                    break
+            return found
     return [(None, item) for item in itertools.islice(sequence(value), 2 * _TAIL)]
 
 
 def _item(value: Any, depth: int = 0) -> Item | None:
     """Return what an item of a container holds; None for numbers, text and whatever cannot be opened."""
     if is_a(value, Tensor):
-        return _of_tensor(value)
+        return _of_tensor(value) if tensor_memory.present(value) else None
     if is_a(value, np.ndarray):
-        told = np.ndarray.shape.__get__(value), np.ndarray.dtype.__get__(value)
-        return Item("ndarray", tuple(told[0]), str(told[1]), int(np.ndarray.nbytes.__get__(value)), False)
+        return _of_array(value)
     if is_a(value, Optimizer):
         return Item(name_of(value), (), "", 0, False)
     if depth > 2 or is_a(value, _PLAIN):
@@ -313,8 +353,10 @@ def _item(value: Any, depth: int = 0) -> Item | None:
     if is_a(value, (dict, *_SEQUENCES)):
         inner = [item for _, held in _ends(value) if (item := _item(held, depth + 1)) is not None]
     elif package_of(type(value)) not in _STD or is_a(value, nn.Module):
-        held = dict(children(value)) | own(value)["_parameters"] if is_a(value, nn.Module) else attributes(value)
-        inner = [item for one in list(held.values()) if (item := _item(one, depth + 1)) is not None]
+        module = is_a(value, nn.Module)
+        held = dict(children(value)) | own(value)["_parameters"] if module else attributes(value)
+        every = [*held.values(), *slots(value).values()]
+        inner = [item for one in every if (item := _item(one, depth + 1)) is not None]
     else:
         return None
     if not inner:
@@ -323,9 +365,12 @@ def _item(value: Any, depth: int = 0) -> Item | None:
     return largest._replace(bytes=sum(item.bytes for item in inner), graph=any(item.graph for item in inner))
 
 
-def _of_tensor(x: Tensor) -> Item | None:
-    if not tensor_memory.present(x):
-        return None
+def _of_array(value: Any) -> Item:
+    told = np.ndarray.shape.__get__(value), np.ndarray.dtype.__get__(value)
+    return Item("ndarray", tuple(told[0]), str(told[1]), int(np.ndarray.nbytes.__get__(value)), False)
+
+
+def _of_tensor(x: Tensor) -> Item:
     graph = node_of(x) is not None
     kind = "Parameter" if is_a(x, nn.Parameter) else "Tensor with its graph" if graph else "Tensor"
     return Item(kind, tuple(x.shape), str(x.dtype).removeprefix("torch."), x.untyped_storage().nbytes(), graph)

@@ -39,7 +39,8 @@ class MatmulRate:
 
     def flops(self) -> float | None:
         """Return the operations per second, None if the device has not finished, or nothing was measured."""
-        if self._events is not None and self._events[1].query():
+        # While a CUDA graph is captured no event may be queried: it would break the capture.
+        if self._events is not None and not torch.cuda.is_current_stream_capturing() and self._events[1].query():
             self._seconds, self._events = self._events[0].elapsed_time(self._events[1]) / 1000 / _TIMES, None
         return 2 * self.size**3 / self._seconds if self._seconds else None
 

@@ -60,6 +60,11 @@ class Readings:
         slopes = sorted((b[1] - a[1]) / (b[0] - a[0]) for i, a in enumerate(lows) for b in lows[i + 1 :] if b[0] > a[0])
         return max(0.0, slopes[len(slopes) // 2]) if slopes else None
 
+    def span(self) -> tuple[int, int] | None:
+        """Return the first and the last step that the slope is made of; None if there is none."""
+        lows = self._lowest()
+        return (lows[0][0], lows[-1][0]) if len(lows) >= _STRETCHES // 2 else None
+
     def grows(self) -> bool:
         """Return True if it has grown for long and by much, in nearly all stretches."""
         lows = self._lowest()

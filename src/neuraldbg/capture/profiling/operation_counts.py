@@ -20,7 +20,7 @@ from torch.utils import flop_counter
 from neuraldbg.forks import tell_children
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from neuraldbg.capture.profiling.step_events import StepEvents
 
@@ -102,6 +102,8 @@ _FORMULAS: dict[str, Callable[[_Shapes], int]] = {
 }
 """Operators with a count; one inside of another that has one is not counted."""
 _CONVOLUTION, _CONVOLUTION_BACKWARD = "aten::convolution", "aten::convolution_backward"
+_COUNTED = 0.8
+"""Share of the time of steps whose operations have to be known: the rest changes no rate by much."""
 _WITHOUT_FORMULA = ("aten::_cudnn_rnn", "aten::miopen_rnn")
 
 
@@ -122,7 +124,6 @@ class Observer:
     """Records the operators of one step by torch's legacy profiler."""
 
     def __init__(self) -> None:
-        self._on = False
         self.needed: dict[int, tuple[bool, ...]] = {}
         """Inputs whose gradients a convolution's node makes, by the number of the node: those in its graph."""
         tell_children(self)
@@ -140,7 +141,7 @@ class Observer:
             return False
         options = not memory, memory, False, False, False, _options()
         _start(torch._C._profiler.ProfilerConfig(torch._C._profiler.ProfilerState.CPU, *options))  # noqa: SLF001
-        self._on = True
+        _recording.append(self)
         return True
 
     def enters(self, call: int) -> None:
@@ -160,10 +161,19 @@ class Observer:
 
     def stop(self) -> list[list[Any]]:
         """End recording, and return the records of each thread; none if the recording was ended before."""
-        if not self._on:
+        if self not in _recording:
             return []
-        self._on = False
+        _recording.remove(self)
         return list(_stop())
+
+
+_recording: list[Observer] = []
+"""The observers that record."""
+
+
+def records() -> bool:
+    """Return True if an observer of ours records: the profiler that runs is not the program's."""
+    return bool(_recording)
 
 
 def counted(
@@ -197,6 +207,28 @@ def counted(
                 parts[layer] += flops
             call = parent
     return counts
+
+
+def mean_counts(shapes: Sequence[Any], times: Sequence[float], known: Mapping[Any, Counts]) -> Counts | None:
+    """Return the operations of a mean step, from the shapes of the input and the seconds of steps, and from the counts
+    of some shapes; None if too much of the time went to steps of other shapes. Shapes that were not counted are taken
+    to compute as fast as the others.
+    """
+    held = [(known[shape], took) for shape, took in zip(shapes, times, strict=True) if shape in known]
+    took, whole = sum(one for _, one in held), sum(times)
+    if not held or took < _COUNTED * whole:
+        return None
+    if all(counts is held[0][0] for counts, _ in held) and len(held) == len(times):
+        return held[0][0]
+    scale = whole / took / len(times) if took else 1.0 / len(held)
+    mean = Counts()
+    for counts, _ in held:
+        mean.total += scale * counts.total
+        mean.uncounted |= counts.uncounted
+        for parts, added in ((mean.forward, counts.forward), (mean.backward, counts.backward)):
+            for layer, flops in added.items():
+                parts[layer] += scale * flops
+    return mean
 
 
 @dataclass

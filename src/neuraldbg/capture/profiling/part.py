@@ -32,7 +32,7 @@ class Profiling:
     excuse: Callable[[float], None]
     """Leaves seconds that were taken out of the account of the overhead budget: call it for what was asked for."""
     trace: tuple[int, int] | None = None
-    """The first step of the window of ``torch.profiler``, and the first behind it; None for no window."""
+    """The first and the last step of the window of ``torch.profiler``; None for no window."""
     folder: Path | None = None
     """Folder of the run file, None for a run in memory."""
 

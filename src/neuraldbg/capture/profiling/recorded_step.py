@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
+import sys
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,7 @@ from neuraldbg.capture.layers.layer_calls import LayerCalls
 from neuraldbg.capture.loop.torch_patches import Patches
 from neuraldbg.capture.profiling import memory_records, tensor_sizes
 from neuraldbg.capture.profiling.operation_counts import Observer
+from neuraldbg.capture.profiling.step_bounds import DATA_LOADER, MOST_EVENTS
 from neuraldbg.capture.profiling.step_clock import own_cost
 from neuraldbg.capture.profiling.step_events import StepEvents
 from neuraldbg.capture.readers.loop.memory_in_use import device_bytes
@@ -83,6 +86,11 @@ class RecordedStep:
         self._hushed: Any = None
         self._thread = 0
         self._differentiated = False
+        self.beside: int | None = None
+        """Bytes on the device that were there before both steps beside the model, its gradients and the optimizer's
+        state; None on the CPU."""
+        self._events_left, self._longest_s, self._began = 0, math.inf, 0.0
+        """Calls of layers that the record may still have, seconds that it may take, and the clock at its begin."""
 
     def start(self) -> None:
         """Set the hook that stays: torch raises in the program if hooks of all optimizers change while one steps, in
@@ -91,11 +99,15 @@ class RecordedStep:
         with numbers_apart():
             self._handle = register_optimizer_step_pre_hook(self._before_step)
 
-    def begin(self) -> bool:
-        """Begin to record, unless a profiler runs already. Return True if it began."""
+    def begin(self, most: int = MOST_EVENTS, longest_s: float = math.inf) -> bool:
+        """Begin to record, unless a profiler runs already. Return True if it began. A record with more than ``most``
+        calls of layers ends, and one that takes more than ``longest_s`` seconds: its steps are no ordinary ones.
+        """
+        self.stop()  # what a record that was ended early has left
         if not _quietly_started(self._observer):
             return False
         self.on, self._thread = True, get_ident()
+        self._events_left, self._longest_s, self._began = most, longest_s, perf_counter()
         self._gradients = tensor_sizes.gradients(self.scene)
         vars(self.tally)["tell"] = self._observer.marks
         self.tally.__class__ = _Telling
@@ -104,27 +116,32 @@ class RecordedStep:
         put(torch.autograd.profiler, "_enable_profiler", self._other_profiler)
         put(torch.autograd, "backward", self._differentiates)
         put(torch.autograd, "grad", self._differentiates)
+        loader = sys.modules.get(DATA_LOADER)
+        if loader is not None:
+            put(loader._BaseDataLoaderIter, "__next__", self._waits)  # noqa: SLF001 (no public name)
+        self._follow_calls()
         return True
 
-    def measure(self) -> None:
-        """Begin the measured step."""
-        scene, hooks = self.scene, self.scene.hooks
-        self.events, self.outputs, self.sizes, self._differentiated = StepEvents(), {}, None, False
+    def _follow_calls(self) -> None:
+        hooks = self.scene.hooks
         self._calls = LayerCalls(hooks.direct, self._arrives, self._leaves)
         self._around = hooks.around
         hooks.around = _Both(self._around, self._calls) if self._around is not None else self._calls
         with collecting_later():
             self._calls.turn_on(self._layers)
-        there = tensor_sizes.sizes(scene)
+
+    def measure(self) -> None:
+        """Begin the measured step."""
+        self.events, self.outputs, self.sizes, self._differentiated = StepEvents(), {}, None, False
+        self._open.clear()
+        there = tensor_sizes.sizes(self.scene)
         self._old = sum(
             size for p, grad, size in self._gradients if (now := named(p).grad) is not None and now is grad()
         )
         self._gradients.clear()
-        held = device_bytes()
-        if held is not None:
-            self.base = held
-        else:
-            self.base = sum(there.parameters.values()) + sum(there.optimizer.values()) + self._old
+        lasting = sum(there.parameters.values()) + sum(there.optimizer.values()) + self._old
+        held = device_bytes()  # 0 if CUDA is in use, and not for tensors
+        self.base, self.beside = (held, held - lasting) if held else (lasting, None)
         self.measures = True
         self._observer.marks(memory_records.BEGINS)
 
@@ -135,8 +152,10 @@ class RecordedStep:
         self.stop()
         if not complete or not records:
             return None
-        device = device_bytes() is not None
+        device = self.beside is not None
         found = memory_records.peaks(records, self.events, device=device)
+        if self.beside is not None:  # what the step before has left will go
+            self.beside = max(0, self.beside - found.left)
         if not device:  # gradients that were made in the step before are in the record of it
             self.base += max(0, found.left)
         if found.before_backward is not None:
@@ -186,7 +205,14 @@ class RecordedStep:
     # -- moments ------------------------------------------------------------------------------------------------
 
     def _here(self) -> bool:
-        return self.on and self.measures and get_ident() == self._thread and self.scene.switch.on
+        return self.on and get_ident() == self._thread and self.scene.switch.on and _graph_task() == -1
+
+    def _goes_on(self) -> bool:
+        """Return True if the steps may still be ordinary ones; else end the record."""
+        self._events_left -= 1
+        if self._events_left < 0 or perf_counter() - self._began > self._longest_s:
+            self._forget()
+        return self.on
 
     def _layers(self) -> Iterable[nn.Module]:
         """Return the modules whose calls are marked: not those inside of compiled ones."""
@@ -206,7 +232,7 @@ class RecordedStep:
 
     def _guarded(self, act: Any, *args: Any) -> None:
         """Call ``act`` at a moment of the measured step; an error ends the record."""
-        if not self._here() or _graph_task() != -1:
+        if not self._here() or not self._goes_on() or not self.measures:
             return
         began = perf_counter()
         try:
@@ -255,6 +281,12 @@ class RecordedStep:
         self._guarded(self._backward)
         yield
         self._guarded(self._observer.marks, memory_records.AFTER_BACKWARD)
+
+    def _waits(self, *_: Any) -> Around:
+        """Wrap the ``next`` of a data loader's iterator: the program may evaluate a model that is not watched."""
+        if self._here():
+            self._goes_on()
+        yield
 
     def _backward(self) -> None:
         if not self._differentiated:

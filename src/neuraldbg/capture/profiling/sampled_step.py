@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import sys
 import weakref
 from threading import get_ident
@@ -32,6 +33,7 @@ from neuraldbg.capture.layers.layer_names import wraps
 from neuraldbg.capture.loop.torch_patches import Patches
 from neuraldbg.capture.profiling.backward_nodes import nodes, set_node_hooks
 from neuraldbg.capture.profiling.operation_counts import Observer
+from neuraldbg.capture.profiling.step_bounds import DATA_LOADER, MOST_EVENTS
 from neuraldbg.capture.profiling.step_clock import own_cost
 from neuraldbg.capture.profiling.step_events import BACKWARD, DATA, OPTIMIZER, StepEvents
 from neuraldbg.capture.statistics.nested_tensors import leaves
@@ -55,7 +57,6 @@ _TENSORS = 4
 """Tensors of an input or output that are described."""
 _INPUTS_AT = 5
 """Position of ``inputs`` in ``torch.autograd.backward``: with it, the pass leaves nodes out."""
-_DATA_LOADER = "torch.utils.data.dataloader"
 
 
 class SampledStep:
@@ -90,6 +91,10 @@ class SampledStep:
         """True while a step is sampled."""
         self.spoiled = False
         """True if the sample is to be dropped."""
+        self.dropped = 0
+        """Samples in a row that were dropped because they had more events than they might."""
+        self._most, self._longest_s, self._began = MOST_EVENTS, math.inf, 0.0
+        """Events that the step may have, seconds for which operators may be recorded, and the clock at its begin."""
         self._numbers: dict[int, int] = {}
         self._known: dict[str | None, int] = {}
         self._thread = 0
@@ -110,9 +115,19 @@ class SampledStep:
         with numbers_apart():
             self._handles.append(register_optimizer_step_pre_hook(self._before_step))
 
-    def begin(self, clock: ProcessorClock | DeviceClock, *, counts: bool) -> None:
-        """Begin to sample, in this thread. ``counts`` is True to count operations, which takes time in each."""
+    def begin(
+        self,
+        clock: ProcessorClock | DeviceClock,
+        *,
+        counts: bool,
+        most: int = MOST_EVENTS,
+        longest_s: float = math.inf,
+    ) -> None:
+        """Begin to sample, in this thread. ``counts`` is True to count operations, which takes time in each. A step is
+        dropped once it has ``most`` events, or its operators were recorded for ``longest_s`` seconds.
+        """
         self.clock, self.events, self.spoiled = clock, StepEvents(), False
+        self._most, self._longest_s, self._began = most, longest_s, perf_counter()
         self.described, self.made, self.whole = {}, {}, True
         self._thread, self._differentiating = get_ident(), False
         self.scene.models.tell_broken = self._raised
@@ -121,7 +136,7 @@ class SampledStep:
         put = self._patches.surround
         put(torch.autograd, "backward", functools.partial(self._differentiates, "tensors"))
         put(torch.autograd, "grad", functools.partial(self._differentiates, "outputs"))
-        loader = sys.modules.get(_DATA_LOADER)
+        loader = sys.modules.get(DATA_LOADER)
         if loader is not None:
             put(loader._BaseDataLoaderIter, "__next__", self._waits)  # noqa: SLF001 (no public name)
             put(loader.DataLoader, "__iter__", self._waits_for_workers)
@@ -182,7 +197,27 @@ class SampledStep:
     def _here(self) -> bool:
         """Return True for events of the program's own training, in the thread that is followed."""
         mine = self.on and not self.spoiled and get_ident() == self._thread and self.scene.switch.on
-        return mine and _graph_task() == -1 and _tracing() is None  # a trace takes names from frames of Python
+        # A trace takes names from frames of Python.
+        return mine and _graph_task() == -1 and _tracing() is None and self._goes_on()
+
+    def _goes_on(self) -> bool:
+        """Return True if the step may still be an ordinary one. Else drop the sample: its events, and its records."""
+        try:
+            large = len(self.events.marks) >= self._most
+            if self.observer is not None:
+                large |= perf_counter() - self._began > self._longest_s
+            if large or self.clock.stopped():
+                self.dropped += large
+                self.drop()
+        except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
+            self.spoiled = True
+            self._failed()
+        return not self.spoiled
+
+    def drop(self) -> None:
+        """Forget what was sampled of this step. The hooks stay to its end: they may be running."""
+        self.spoiled, self.events = True, StepEvents()
+        self._forget_operators()
 
     def _failed(self) -> None:
         """Count an error of ours; of a program that is nested to the limit, and has no room for us, drop the sample."""
@@ -308,12 +343,15 @@ class SampledStep:
             own_cost(self.tally, began)
 
     def reached(self, events: StepEvents, call: int) -> None:
-        """Note that the backward pass is in nodes of a call, in whatever thread runs it."""
-        if not self.on or events is not self.events:
+        """Note that the backward pass is in nodes of a call, in whatever thread runs it. Whether there are too many is
+        seen behind the pass: a recording cannot end in another thread.
+        """
+        if not self.on or self.spoiled or events is not self.events or len(events.marks) > self._most:
             return
         began = perf_counter()
         try:
-            events.node(call, self.clock.mark(began))
+            if not self.clock.stopped():
+                events.node(call, self.clock.mark(began))
         except Exception:  # noqa: BLE001
             self._failed()
         finally:
@@ -393,8 +431,7 @@ def _plain(x: Tensor) -> bool:
     return type(x) in (Tensor, nn.Parameter) and x.layout is torch.strided and not x.is_nested
 
 
-def device_of(parameters: Iterable[Tensor]) -> torch.device | None:
-    """Return the one device of tensors, None if there are several or none."""
+def devices_of(parameters: Iterable[Tensor]) -> set[torch.device]:
+    """Return the devices of tensors."""
     with unheard():
-        devices = {x.device for x in parameters}
-    return devices.pop() if len(devices) == 1 else None
+        return {x.device for x in parameters}

@@ -10,18 +10,22 @@ from neuraldbg.capture.guest.tensor_kinds import unheard
 from neuraldbg.clocks import perf_counter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from neuraldbg.capture.guest.guard import Tally
 
 
 class ProcessorClock:
-    """Marks are seconds of the program: time that this tool takes on its thread is left out."""
+    """Marks are seconds of the program: time that this tool takes on its thread is left out. ``name`` is "host" for a
+    model on devices that only get their work from the processor.
+    """
 
-    name = "cpu"
+    def __init__(self, tally: Tally, name: str = "cpu") -> None:
+        self._tally, self.name = tally, name
 
-    def __init__(self, tally: Tally) -> None:
-        self._tally = tally
+    def stopped(self) -> bool:
+        """Return False: it can always be read."""
+        return False
 
     def mark(self, now: float) -> float:
         """Return a mark for the moment ``now`` of ``perf_counter``, at which our own code began."""
@@ -44,6 +48,12 @@ class DeviceClock:
     def __init__(self, device: torch.device) -> None:
         self._device = device
 
+    def stopped(self) -> bool:
+        """Return True while a CUDA graph is captured: an event that is recorded now becomes a part of the graph and can
+        never be read, and to query any event would break the capture.
+        """
+        return bool(torch.cuda.is_current_stream_capturing())
+
     def mark(self, now: float) -> Any:
         """Return an event that the device passes after all that was launched so far."""
         del now
@@ -54,18 +64,21 @@ class DeviceClock:
 
     def ready(self, marks: Sequence[Any]) -> bool:
         """Return True if the device has passed the last mark. It does not wait."""
-        return bool(marks[-1].query())
+        return not self.stopped() and bool(marks[-1].query())
 
     def seconds(self, marks: Sequence[Any]) -> list[float]:
         """Return the marks in seconds since the first."""
         return [marks[0].elapsed_time(mark) / 1000 for mark in marks]
 
 
-def clock_of(device: torch.device | None, tally: Tally) -> ProcessorClock | DeviceClock:
-    """Return the clock for a model on one device; None for one that lies on several, or on none."""
-    if device is not None and device.type == "cuda":
-        return DeviceClock(device)
-    return ProcessorClock(tally)
+def clock_of(devices: Collection[torch.device], tally: Tally) -> ProcessorClock | DeviceClock:
+    """Return the clock for a model on these devices. Only one CUDA device tells when its work is done: of several, and
+    of other kinds, the processor's clock sees when work is launched.
+    """
+    kinds = {device.type for device in devices}
+    if kinds == {"cuda"} and len(devices) == 1:
+        return DeviceClock(next(iter(devices)))
+    return ProcessorClock(tally, "cpu" if kinds <= {"cpu"} else "host")
 
 
 def own_cost(tally: Tally, began: float, part: str = "profile") -> None:

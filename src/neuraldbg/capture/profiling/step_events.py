@@ -6,9 +6,10 @@ the times of all layers and phases without what is inside of them sum to that of
 
 from __future__ import annotations
 
+import functools
 import statistics
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,8 +24,10 @@ DATA, FORWARD, EVALUATION, BACKWARD, OPTIMIZER, OTHER = (
     "data", "forward", "evaluation", "backward", "optimizer", "other",
 )  # fmt: skip
 PHASES = (DATA, FORWARD, EVALUATION, BACKWARD, OPTIMIZER, OTHER)
-_ALIKE = 3
-"""Steps of one course from which on a median leaves out an odd one."""
+_MOST = 0.8
+"""Share of the steps, and of their time, from which on those of one course are typical of all."""
+RARE = 0.05
+"""Share of the steps that may be left out because they are the slowest, where no course has most of them."""
 _ENTER, _LEAVE, _BEGIN, _END, _NODE, _BROKEN = range(6)
 
 
@@ -68,7 +71,11 @@ class StepEvents:
 
     marks: list[Any] = field(default_factory=list)
     """One mark for each event: a number, or an event of a device."""
+    shapes: Any = ()
+    """Inputs and outputs of the first layer, given when the step is over."""
     calls: list[LayerCall] = field(default_factory=list)
+    waits: int = 0
+    """Times that the data loader was waited for."""
     _events: list[tuple[int, Any]] = field(default_factory=list)
     _inside: list[int] = field(default_factory=list)
     _starts: list[int] = field(default_factory=list)
@@ -109,6 +116,7 @@ class StepEvents:
 
     def begin(self, phase: str, mark: Any) -> None:
         """Add the begin of a phase."""
+        self.waits += phase == DATA
         self._add(_BEGIN, phase, mark)
 
     def end(self, phase: str, mark: Any) -> None:
@@ -134,10 +142,22 @@ class StepEvents:
         self._events.append((kind, what))
         self.marks.append(mark)
 
-    @property
+    @functools.cached_property
     def course(self) -> tuple[Any, ...]:
-        """The events in order and the layers that were called: equal for steps that did the same."""
-        return (*self._events, *self.calls)
+        """The shapes, the events in order and the layers that were called, once the step is over: equal for steps that
+        did the same.
+        """
+        return (self.shapes, *self._events, *self.calls)
+
+    def alike(self, other: StepEvents) -> bool:
+        """Return True if another step did the same."""
+        return self.shapes == other.shapes and self._events == other._events and self.calls == other.calls
+
+    def release(self) -> None:
+        """Forget what is not needed any more once the marks were read."""
+        self.marks.clear()
+        self._starts.clear()
+        self._owners.clear()
 
     def places(self) -> list[tuple[str, int, int]]:
         """Return for each span its phase, the call whose forward pass it is in, and the call whose nodes are run in it;
@@ -206,6 +226,10 @@ class StepEvents:
         return list(dict.fromkeys(call.layer for call in self.calls))
 
 
+Sampled = tuple[StepEvents, "Sequence[float]"]
+"""The events of a step, and the seconds between them."""
+
+
 def _apply(frames: list[list[Any]], kind: int, what: Any) -> None:
     """Change the stack of what is running by one event."""
     if kind in (_ENTER, _BEGIN):
@@ -225,25 +249,51 @@ def _apply(frames: list[list[Any]], kind: int, what: Any) -> None:
                 break
 
 
-def typical(steps: Sequence[tuple[StepEvents, Sequence[float]]]) -> StepTimes:
-    """Return the times of a typical step of the most frequent course. Where courses differ from step to step it is the
-    mean.
-
-    A phase takes the mean of the middle half of the steps. Within it, spans have the shares of their medians: a moment
-    in which another process had the processor is not the layer's in which it fell. Parts sum to the whole.
+def ordinary(steps: Sequence[Sampled]) -> list[Sampled]:
+    """Return those of the sampled steps that a typical one is made of: those of the most frequent course if most steps
+    have it and they take most of the time; else all but the slowest few whose course is rare: an evaluation.
     """
-    courses = Counter(events.course for events, _ in steps)
-    course, times = courses.most_common(1)[0]
-    if times >= min(_ALIKE, len(steps)):
-        alike = [(events, spans) for events, spans in steps if events.course == course]
-        return alike[-1][0].times(_middle(np.array([spans for _, spans in alike]), alike[-1][0].places()))
-    every = [events.times(spans) for events, spans in steps]
+    met, few = Counter(events.course for events, _ in steps), int(RARE * len(steps))
+    slowest = sorted(range(len(steps)), key=lambda at: sum(steps[at][1]))[len(steps) - few :]
+    kept = [one for at, one in enumerate(steps) if at not in slowest or met[one[0].course] > few]
+    course, times = Counter(events.course for events, _ in kept).most_common(1)[0]
+    whole = sum(sum(spans) for _, spans in kept)
+    took = sum(sum(spans) for events, spans in kept if events.course == course)
+    if times >= _MOST * len(kept) and took >= _MOST * whole:
+        return [one for one in steps if one[0].course == course]
+    return kept
+
+
+def alike(steps: Sequence[Sampled]) -> float:
+    """Return the share of steps that have the most frequent course."""
+    return Counter(events.course for events, _ in steps).most_common(1)[0][1] / len(steps)
+
+
+def typical(steps: Sequence[Sampled]) -> StepTimes:
+    """Return the times of a typical step of ``ordinary`` ones: of each course, weighted by its number of steps.
+
+    Of one course a phase takes the mean of the middle half of the steps. Within it, spans have the shares of their
+    medians: a moment in which another process had the processor is not the layer's in which it fell. Parts sum to the
+    whole.
+    """
+    courses: dict[Any, list[Sampled]] = defaultdict(list)
+    for one in steps:
+        courses[one[0].course].append(one)
+    every = [_of_course(same) for same in courses.values()]
+    weights = [float(len(same)) for same in courses.values()]
+    if len(every) == 1:
+        return every[0]
     layers = dict.fromkeys(layer for step in every for layer in step.layers)
     return StepTimes(
-        statistics.fmean(step.total for step in every),
-        {phase: statistics.fmean(step.phases[phase] for step in every) for phase in PHASES},
-        {layer: _mean([step.layers.get(layer, LayerTimes()) for step in every]) for layer in layers},
+        statistics.fmean([step.total for step in every], weights),
+        {phase: statistics.fmean([step.phases[phase] for step in every], weights) for phase in PHASES},
+        {layer: _mean([step.layers.get(layer, LayerTimes()) for step in every], weights) for layer in layers},
     )
+
+
+def _of_course(steps: Sequence[Sampled]) -> StepTimes:
+    events = steps[-1][0]
+    return events.times(_middle(np.array([spans for _, spans in steps]), events.places()))
 
 
 def _middle(spans: npt.NDArray[np.float64], places: list[tuple[str, int, int]]) -> list[float]:
@@ -261,9 +311,10 @@ def _middle(spans: npt.NDArray[np.float64], places: list[tuple[str, int, int]]) 
     return [float(one) for one in found]
 
 
-def _mean(times: list[LayerTimes]) -> LayerTimes:
+def _mean(times: list[LayerTimes], weights: list[float]) -> LayerTimes:
     def of(name: str) -> float:
-        return statistics.fmean(getattr(one, name) for one in times)
+        return statistics.fmean([getattr(one, name) for one in times], weights)
 
-    calls, reached = round(of("calls")), any(one.differentiated for one in times)
+    # A layer that is called in one of five steps is called.
+    calls, reached = max(round(of("calls")), 1), any(one.differentiated for one in times)
     return LayerTimes(calls, of("forward"), of("own_forward"), of("backward"), of("own_backward"), reached)

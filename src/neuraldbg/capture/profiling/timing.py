@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import os
 import statistics
-import weakref
 from collections import Counter, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,9 +21,10 @@ from neuraldbg.capture.guest.own_hooks import numbers_apart
 from neuraldbg.capture.guest.tensor_kinds import unheard
 from neuraldbg.capture.loop.optimizers import wait_between_steps
 from neuraldbg.capture.profiling.matmul_rate import MatmulRate
-from neuraldbg.capture.profiling.operation_counts import Counts, counted
+from neuraldbg.capture.profiling.operation_counts import Counts, counted, mean_counts
 from neuraldbg.capture.profiling.part import Part
-from neuraldbg.capture.profiling.sampled_step import SampledStep, device_of
+from neuraldbg.capture.profiling.sampled_step import SampledStep, devices_of
+from neuraldbg.capture.profiling.step_bounds import LeadOptimizer, most_events, recorded_s
 from neuraldbg.capture.profiling.step_clock import ProcessorClock, clock_of, own_cost
 from neuraldbg.capture.profiling.step_events import (
     BACKWARD,
@@ -33,9 +33,12 @@ from neuraldbg.capture.profiling.step_events import (
     FORWARD,
     OPTIMIZER,
     OTHER,
+    RARE,
     LayerTimes,
     StepEvents,
     StepTimes,
+    alike,
+    ordinary,
     typical,
 )
 from neuraldbg.capture.profiling.trace_window import TraceWindow
@@ -69,8 +72,15 @@ _FIRST = 3
 """Steps that are timed at once if the profile was asked for, and in all if it was not."""
 _KEPT = 64
 """Sampled steps of which the medians are taken, the newest; and twice as many others."""
-_SHAPES = 8
-"""Shapes of the input for which operations are counted at most."""
+_KEPT_EVENTS = 400_000
+"""Events of all kept samples at most, but for the newest few."""
+_SHAPES = 16
+"""Shapes of the input whose counted operations are kept at most."""
+_PAUSES, _STRIDE = 13, 5
+"""Lengths of the pauses before a sample, 0 to 12 steps, and the stride in which they follow: without a common divisor,
+so that each step of a cycle of several is met."""
+_TRIES = 3
+"""Attempts to count the operations of one shape."""
 _ODD = 2.0
 """Ratio of a step's cost to that of others from which on it is not charged."""
 _LAYER_S = 2e-5
@@ -94,7 +104,7 @@ class Timing(Part):
         super().__init__(profiling)
         self._sampled = SampledStep(self.scene)
         self._cpu = ProcessorClock(self.scene.tally)
-        self._lead: weakref.ref[Any] | None = None
+        self._lead = LeadOptimizer()
         self._handle: RemovableHandle | None = None
         self._last: float | None = None
         """The processor's mark at the end of the step before, None before the first."""
@@ -115,7 +125,8 @@ class Timing(Part):
         self._order: dict[int, None] = {}
         self._described: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._counts: dict[Any, Counts] = {}
-        self._shapes: Counter[Any] = Counter()
+        self._tried: Counter[Any] = Counter()
+        """Failed attempts to count the operations of a shape: the program's own profiler may end each."""
         self._newest: Any = None
         """The shapes of the input in the newest sampled step."""
         self._rate: MatmulRate | None = None
@@ -130,6 +141,8 @@ class Timing(Part):
         """True once all steps were sampled that are sampled by default."""
         self._owed = 0.0
         """Seconds that sampling has taken beyond its share so far."""
+        self._pause = 0
+        """Steps to wait although nothing is owed."""
         self._costs: deque[float] = deque(maxlen=_FIRST)
         """Costs of the newest sampled steps."""
         self._excused = self._charged = 0.0
@@ -174,7 +187,7 @@ class Timing(Part):
         began = perf_counter()
         try:
             self._sampled.after_step(began)
-            if self._leads(optimizer) and not (self.scene.optimizers.stepping or self.scene.light.stepping):
+            if self._lead.ends(optimizer) and not (self.scene.optimizers.stepping or self.scene.light.stepping):
                 self._step_ends(began)
         except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
             self.scene.tally.caught("timing steps")
@@ -186,16 +199,12 @@ class Timing(Part):
                 self.excuse(taken - self._excused)
                 self._excused = taken
 
-    def _leads(self, optimizer: Any) -> bool:
-        """Return True for the optimizer whose steps are counted: the first, or a new one in its place."""
-        lead = self._lead() if self._lead is not None else None
-        if lead is None:
-            self._lead = weakref.ref(optimizer)
-        return lead is None or lead is optimizer
-
     def _step_ends(self, began: float) -> None:
         """End a step, sampled or not, and begin the next. The program's clock stands still since ``began``."""
         mark = self._cpu.mark(began)
+        if self._lead.changed:  # since the last step of the other lead more went by than a step
+            self._last = None
+            self._sampled.drop()
         took = mark - self._last if self._last is not None else 0.0
         self._trained += took
         self._owed = max(self._owed - SHARE * took, 0.0)
@@ -209,8 +218,9 @@ class Timing(Part):
         if self._trace is not None:
             self._trace.next_step(self._number)
         counts = self._counts_next()
-        if counts is not None:
-            self._sampled.begin(self._clock_now(), counts=counts)
+        if counts is not None and not (clock := self._clock_now()).stopped():
+            most = most_events([len(spans) for _, spans in self._times], self._sampled.dropped)
+            self._sampled.begin(clock, counts=counts, most=most, longest_s=recorded_s(self._others))
             self._begin = self._sampled.clock.mark(began)
             self._taken += 1
             self._due = self._number + _APART
@@ -233,10 +243,19 @@ class Timing(Part):
             return False if due and self._affordable() else None  # operations are counted only where that was asked for
         if self._trace is not None and self._trace.on:  # which takes time in each operator
             return None
-        if self._number < 2 or (self._steps >= _FIRST and self._owed > 0):
+        if self._number < 2:
+            return None
+        # A long step pays for much: without a pause of different lengths the steps behind long ones would be sampled.
+        if self._steps >= _FIRST and self._owed > 0:
+            self._pause = _STRIDE * self._taken % _PAUSES
+            return None
+        if self._pause > 0:
+            self._pause -= 1
             return None
         new = self._newest is not None and self._newest not in self._counts and self._sampled.plain
-        return new and len(self._counts) < _SHAPES
+        # Where shapes are ever new, every other sample is timed all the same.
+        new = new and not self._sampled.counts
+        return new and self._tried[self._newest] < _TRIES and len(self._counts) < _SHAPES
 
     def _affordable(self) -> bool:
         """Return True if the budget affords a timing, or it is so small that it may delay the next full steps: those
@@ -254,7 +273,7 @@ class Timing(Part):
         return before <= _SETTLED * recent
 
     def _clock_now(self) -> ProcessorClock | DeviceClock:
-        return clock_of(device_of(self._parameters()), self.scene.tally)
+        return clock_of(devices_of(self._parameters()), self.scene.tally)
 
     def _parameters(self) -> list[Tensor]:
         found = (each.weak() for each in self.scene.params.by_id.values())
@@ -265,31 +284,44 @@ class Timing(Part):
     def _finish(self, began: float) -> None:
         """End the sampled step."""
         sampled = self._sampled
+        if sampled.clock.stopped():
+            sampled.drop()
+        if sampled.spoiled:
+            sampled.end()
+            return
+        sampled.dropped = 0
         events = sampled.events
         end = sampled.clock.mark(began)
         needed = sampled.observer.needed if sampled.observer is not None else {}
         records = sampled.end()
-        if sampled.spoiled:
-            return
         self._whole &= sampled.whole
-        shapes = tuple(sampled.described.get(layer, ((), ()))[0] for layer in events.order()[:1])
+        # Outputs as well: inputs that are given by name are not seen.
+        events.shapes = tuple(sampled.described.get(layer, ((), ())) for layer in events.order()[:1])
+        self._tried[self._newest] += sampled.counts and not records
         if records:
-            self._counts[shapes] = counted(records, events, needed, sampled.made)
+            self._counts[events.shapes] = counted(records, events, needed, sampled.made)
+            self._forget_counts()
         elif not sampled.counts:
             marks = [self._begin, *events.marks, end]
             self._waiting.append(_Waiting(self.scene.step, sampled.clock, marks, events))
-            self._shapes[shapes] += 1
-            self._newest, self._clock = shapes, sampled.clock.name
+            self._newest, self._clock = events.shapes, sampled.clock.name
         self._order |= dict.fromkeys(events.order())
         self._described |= sampled.described
         if self.asked and self._rate is None:
             self._measure()
 
+    def _forget_counts(self) -> None:
+        """Forget the counts of shapes that come no more, if there are too many."""
+        if len(self._counts) >= _SHAPES:
+            live = {events.shapes for events, _ in self._times}
+            for shapes in [each for each in self._counts if each not in live]:
+                del self._counts[shapes]
+
     def _measure(self) -> None:
         """Measure what the machine can do, on the model's device and in the dtype of its matrix products."""
         parameters = self._parameters()
-        device = device_of(parameters)
-        if device is None or device.type not in ("cpu", "cuda"):
+        devices = devices_of(parameters)
+        if len(devices) != 1 or (device := devices.pop()).type not in ("cpu", "cuda"):
             return
         with unheard():
             dtypes = Counter(x.dtype for x in parameters if x.dtype.is_floating_point)
@@ -304,53 +336,77 @@ class Timing(Part):
     def _read(self) -> None:
         """Read the sampled steps whose marks can be read without waiting."""
         while self._waiting and self._waiting[0].clock.ready(self._waiting[0].marks):
-            one = self._waiting.pop(0)
+            one = self._waiting.pop(0)  # before it is read: a device may refuse
             at = one.clock.seconds(one.marks)
             spans = [max(after - before, 0.0) for before, after in itertools.pairwise(at)]
             self._first = self._first if self._steps else one.step
             self._steps, self._step = self._steps + 1, one.step
-            self._times.append((one.events, spans))
-            one.events.marks.clear()
+            one.events.release()
+            # Steps that did the same share their events: a long training keeps those of a few.
+            same = next((events for events, _ in self._times if events.alike(one.events)), one.events)
+            self._times.append((same, spans))
+            while len(self._times) > _FIRST and sum(len(spans) for _, spans in self._times) > _KEPT_EVENTS:
+                self._times.popleft()
 
     # -- the fact -----------------------------------------------------------------------------------------------
 
     def facts(self) -> tuple[Fact, ...]:
         """Return the TIMING fact of the sampled steps so far."""
-        if self.scene.switch.here() or self._handle is None:  # only the thread that trains may query a device
-            self._read()
-        if not self._times:
-            return ()
-        return (Fact(self._step, FactKey.TIMING.value, self._fact()),)
+        began, here = perf_counter(), self.scene.switch.here()
+        try:
+            if here or self._handle is None:  # only the thread that trains may query a device
+                self._read()
+            return (Fact(self._step, FactKey.TIMING.value, self._fact()),) if self._times else ()
+        finally:
+            if here:
+                own_cost(self.scene.tally, began)
 
     def _fact(self) -> dict[str, Any]:
-        step = typical(list(self._times))
-        counts = self._counts.get(self._shapes.most_common(1)[0][0]) or next(iter(self._counts.values()), None)
+        kept = ordinary(list(self._times))
+        step, same = typical(kept), alike(kept)
+        shapes = [events.shapes for events, _ in kept]
+        counts = mean_counts(shapes, [sum(spans) for _, spans in kept], self._counts)
         rate = self._rate.flops() if self._rate is not None else None
-        phases = step.phases
+        phases, seen = step.phases, self._sampled.workers is not None
         return {
             "steps": self._steps,
             "first": self._first,
             "last": self._step,
             "clock": self._clock,
             "step_s": step.total,
-            "data_s": phases[DATA] if self._sampled.workers is not None else None,
+            "data_s": phases[DATA] if seen else None,
             "forward_s": phases[FORWARD],
             "backward_s": phases[BACKWARD],
             "optimizer_s": phases[OPTIMIZER],
             "evaluation_s": phases[EVALUATION],
             "other_s": phases[OTHER],
-            "usual_s": statistics.median(self._others) if self._others else None,
+            "usual_s": self._usual(mean=same < 1.0),
             "flops": counts.total if counts is not None else None,
             "machine_flops": rate,
             "machine": self._rate.words if self._rate is not None and rate is not None else "",
             "workers": self._sampled.workers,
+            "batches": statistics.median(events.waits for events, _ in self._times) if seen else None,
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
             "threads": torch.get_num_threads(),
             "layers": [self._layer(layer, step.layers[layer], counts) for layer in self._listed(step)],
             "uncounted": sorted(counts.uncounted) if counts is not None else [],
             "backward_split": self._whole,
+            "alike": same,
+            "shapes": len(set(shapes)),
             "trace": self._trace.written if self._trace is not None else "",
         }
+
+    def _usual(self, *, mean: bool) -> float | None:
+        """Return the seconds of a step that was not sampled: the median, or the mean, in which the slowest few count as
+        the next slower one does.
+        """
+        if not self._others:
+            return None
+        if not mean:
+            return statistics.median(self._others)
+        sorted_ = sorted(self._others)
+        most = sorted_[-1 - int(RARE * len(sorted_))]
+        return statistics.fmean(min(took, most) for took in sorted_)
 
     def _listed(self, step: StepTimes) -> list[int]:
         """Return the layers that were called, in order of first call."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from neuraldbg.capture.loop.torch_patches import Patches
+from neuraldbg.capture.profiling.operation_counts import records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,10 +24,10 @@ _QUIET = "6"
 
 
 class TraceWindow:
-    """Records the steps ``steps`` and writes them to ``file``. ``tally`` counts errors."""
+    """Records steps, from the first of ``steps`` to the last, in ``file``. ``tally`` counts errors."""
 
     def __init__(self, steps: tuple[int, int], file: Path, tally: Tally) -> None:
-        self._first, self._end = steps
+        self._first, self._last = steps
         self._file, self._tally = file, tally
         self._profiler: Any = None
         self._patches = Patches()
@@ -44,13 +45,16 @@ class TraceWindow:
 
     def next_step(self, step: int) -> None:
         """Begin or end the window, before a step begins."""
-        if self.on and step >= self._end:
+        if step > self._last and not self.over:
+            self.problem = "" if self.on else "another record of this tool ran until its last step"
             self.end()
-        elif not self.on and not self.over and self._first <= step < self._end:
+        elif not self.on and not self.over and self._first <= step <= self._last:
             self._begin()
 
     def _begin(self) -> None:
         if torch._C._autograd._profiler_enabled():  # noqa: SLF001 (no public name)
+            if records():  # of ours: it is over soon
+                return
             self.over, self.problem = True, "the program was running a profiler of its own"
             return
         activities = [torch.profiler.ProfilerActivity.CPU]

@@ -16,6 +16,7 @@ report says so.
 - ``layer_types.py``: unit axis and saturation bounds of a module, from its type
 - ``nested_tensors.py``: the tensors inside a nested input or output
 - ``sample_hashes.py``: hashes of samples, for readers that recognise a sample that comes back
+- ``state_digests.py``: small values of what a training holds, for changes that a person makes at a stop
 - ``watched_parameter.py``: a parameter of a watched model and its rows
 - ``whole_tensors.py``: all numbers of one tensor, copies and files, for hooks of the user
 - ``device/``: the same statistics on a CUDA device

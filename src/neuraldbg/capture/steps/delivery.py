@@ -80,6 +80,8 @@ class Delivery:
         """See ``Losses.divided_by``."""
         self.batch = BATCH
         """Number of collected steps at which they are delivered."""
+        self.at_once = False
+        """True if a step that is over waits for its values on a device: a breakpoint must stop at its step."""
         self._arrived = arrived
         """Called with each late step when its values have arrived, in order; returns True if they are unusual."""
         self.expect: Callable[[Sequence[Step], Layout, npt.NDArray[np.float64]], None] | None = None
@@ -190,7 +192,7 @@ class Delivery:
         tables = self._table.derive_all([closed.step for closed in alike], taken)
         if alike[0].stepped:
             for closed, ratio in zip(alike, update_ratios(alike[0].stepped, tables), strict=True):
-                if ratio is not None:
+                if ratio is not None and not closed.scalars.get("overflowed"):
                     closed.scalars["update_ratio"] = ratio
         return tables
 
@@ -224,7 +226,7 @@ def _step(closed: Closed, table: npt.NDArray[np.float64]) -> Step:
         table=table,
         scalars=scalars,
         facts=closed.facts,
-        applied=closed.applied,
+        applied=closed.applied and not scalars.get("overflowed"),
         histograms=None if closed.taken is None else closed.taken.histograms,
     )
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from neuraldbg.capture.loop.fused_steps import overflows
 from neuraldbg.capture.loop.loss_values import awaits, loss_of
 from neuraldbg.capture.statistics.device.pending import sent
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from neuraldbg.capture.loop.loss_values import Kept
     from neuraldbg.capture.loop.optimizer_stream import Stream
     from neuraldbg.capture.statistics.device.pending import Late
@@ -45,12 +48,14 @@ class Glimpse(NamedTuple):
     own: float
     """Seconds that watching had taken by then."""
     late: Late | None
-    """Loss and norm that are still on a device, None if none is."""
+    """Loss, norm and overflow that are still on a device, None if none is."""
     seen: Seen | None = None
+    overflowed: dict[str, float] = {}  # noqa: RUF012 (never changed)
+    """The scalar of that name, empty if gradients did not overflow."""
 
     def scalars(self) -> dict[str, float]:
         """Return the scalars of the step."""
-        found: dict[str, float] = {"backwards": self.backwards}
+        found: dict[str, float] = {"backwards": self.backwards, **self.overflowed}
         if self.losses:
             found.update(loss_of(self.losses, closure=self.closure)[0])
         if self.lr is not None:
@@ -94,7 +99,7 @@ def line_of(line: list[float], own: float, step: int, stream: int, began: float,
 
 def glimpse_of(
     step: int,
-    stream: Stream | None,
+    streams: Sequence[Stream],
     now: float,
     losses: list[Kept],
     own: float,
@@ -102,11 +107,13 @@ def glimpse_of(
     closure: bool,
     seen: Seen | None = None,
 ) -> Glimpse:
-    """Return the record of a step that has just ended."""
+    """Return the record of a step that has just ended; the numbers are those of the first of its optimizers."""
+    stream = streams[0] if streams else None
     index, lr, read = (stream.index, stream.lr, stream.glimpse) if stream is not None else (0, None, None)
     norm = read[0] if read is not None else None
     weighed, late_norm = (stream.weighed, stream.awaited_norm) if stream is not None else (False, None)
-    late = None
-    if late_norm is not None or awaits(losses):
-        late = sent([each for each in (late_norm, loss_of(losses, closure=closure)[1]) if each is not None])
-    return Glimpse(step, index, now, lr, losses, len(losses), closure, norm, weighed, own, late, seen)
+    late, (overflowed, late_overflows) = None, overflows(streams)
+    if late_norm is not None or late_overflows or awaits(losses):
+        awaited = late_norm, loss_of(losses, closure=closure)[1], *late_overflows
+        late = sent([each for each in awaited if each is not None])
+    return Glimpse(step, index, now, lr, losses, len(losses), closure, norm, weighed, own, late, seen, overflowed)

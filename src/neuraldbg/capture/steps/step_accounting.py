@@ -79,7 +79,8 @@ class Pace:
             odd |= self.delivery.arrive()
         elif waiting[self._seen].late is not None:
             odd |= self._arrived_odd()
-        return odd or len(waiting) >= MOST or now - waiting[0].time > LONGEST_S
+        each = self.delivery.batch == 1  # a stop, a hook or an alert is about this step, and not some steps ago
+        return odd or each or len(waiting) >= MOST or now - waiting[0].time > LONGEST_S
 
     def _arrived_odd(self) -> bool:
         """Check the device values that have arrived since. Return True if one is unusual."""

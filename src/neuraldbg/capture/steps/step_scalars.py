@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from neuraldbg.capture.guest.program_objects import is_a
+from neuraldbg.capture.loop.fused_steps import overflows
 from neuraldbg.capture.loop.loss_values import loss_of
 from neuraldbg.capture.parameters.parameters import norm_of
 from neuraldbg.capture.statistics.device import placement
 from neuraldbg.capture.statistics.device.pending import Awaited
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from neuraldbg.capture.loop.backward import Losses
     from neuraldbg.capture.loop.models import Models
     from neuraldbg.capture.loop.optimizer_stream import Stream
@@ -23,10 +26,12 @@ if TYPE_CHECKING:
     from neuraldbg.capture.statistics.watched_parameter import Watched
 
 
-def scalars(scene: Scene, stream: Stream | None, *, closure: bool) -> tuple[dict[str, float], list[Awaited]]:
+def scalars(scene: Scene, streams: Sequence[Stream], *, closure: bool) -> tuple[dict[str, float], list[Awaited]]:
     """Return the scalars of the step that is about to close, of its first stream if two optimizers stepped, and those
     still pending on a device.
     """
+    stream = streams[0] if streams else None
+    overflowed, late_overflows = overflows(streams)
     watched = list(scene.optimizers.watched.values())
     loss, late_loss = loss_of(scene.losses.kept(), closure=closure)
     read = not scene.by_hand or scene.params.graded  # a loop that updates by hand may have cleared all gradients
@@ -38,8 +43,9 @@ def scalars(scene: Scene, stream: Stream | None, *, closure: bool) -> tuple[dict
         **norm,
         **_optimizers(scene.optimizers, stream),
         **clipped,
+        **overflowed,
     }
-    return found, [each for each in (late_loss, late_norm, late_clipped) if each is not None]
+    return found, [each for each in (late_loss, late_norm, late_clipped, *late_overflows) if each is not None]
 
 
 def _passes(models: Models, losses: Losses, watched: list[Watched]) -> dict[str, float]:

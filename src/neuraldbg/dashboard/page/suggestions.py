@@ -24,9 +24,12 @@ def of_time(scene: Scene) -> Drawing:
     found = profile(scene.run)
     if found.timing is None:
         return Drawing("", empty="No step was timed.")
-    none = "No part of the step takes much more time than it must, as far as was measured."
+    none, notes = "No part of the step takes much more time than it must, as far as was measured.", found.notes
+    if found.timing.doubtful:  # no bottleneck of time was looked for
+        none = found.timing.caution()
+        notes = tuple(note for note in notes if note != none)
     of_them = [one for one in found.bottlenecks if one.kind in OF_TIME]
-    return _drawing(scene, "What takes the time", of_them, found.notes, none)
+    return _drawing(scene, "What takes the time", of_them, notes, none)
 
 
 def of_memory(scene: Scene) -> Drawing:

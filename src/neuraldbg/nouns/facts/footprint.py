@@ -36,9 +36,11 @@ class FootprintFact(Known):
     step: Count
     """The measured step."""
     method: str
-    """The way of measuring, in words: "tensors of the step" on the CPU, "CUDA allocator" on a device."""
+    """The way of measuring, in words: "sizes" of the tensors that are known, "CPU allocator", "CUDA allocator"."""
     peak: Count | None = None
     """The most bytes of tensors that were alive at one time in the step."""
+    whole_run: bool = False
+    """True if ``peak`` is the most since the program began, as a CUDA allocator counts it: no step was recorded."""
     peak_at: str = ""
     """The moment of the peak, in words: "backward of 'encoder.2'"."""
     parameters: Count = 0
@@ -50,7 +52,10 @@ class FootprintFact(Known):
     activations: Count | None = None
     """Bytes of what was alive at the end of the forward pass beside parameters, gradients and optimizer state; None if
     no step was recorded."""
+    beside: Count | None = None
+    """Bytes on a CUDA device that are there all the time beside the model, its gradients and the optimizer's state: a
+    data set, another model; None if not known, as on the CPU."""
     device_total: Count | None = None
-    """Bytes of memory of the device, or of the machine; None if unknown."""
+    """Bytes of memory of the device, or of the machine; None if unknown, or if there are several devices."""
     layers: tuple[LayerFootprint, ...] = ()
     """The layers in the order of their first call."""

@@ -39,6 +39,10 @@ class ParameterGroup:
     """Switch of steps along the gradient instead of against it, False if the group has none."""
     dampening: float = 0.0
     """Dampening of SGD's momentum, 0 if the group has none."""
+    fused: bool | float | tuple[float, ...] = False
+    """Switch of the fused implementation, False if it was not asked for."""
+    foreach: bool | float | tuple[float, ...] = False
+    """Switch of the implementation over lists of tensors, False if it was not asked for."""
 
 
 @frozen

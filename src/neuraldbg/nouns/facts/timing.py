@@ -11,6 +11,9 @@ MUCH_SLOWER = 1.5
 DOUBTFUL = 3.0
 """Ratio from which on most of a sampled step is not what an ordinary one does, and its shares are not told."""
 
+HOST = "host"
+"""The clock of a model on several CUDA devices, or on other devices than these and the CPU."""
+
 
 @frozen
 class LayerTiming:
@@ -55,7 +58,8 @@ class TimingFact(Known):
     last: Count
     """The last sampled step."""
     clock: str
-    """The clock of the layers: "cpu", or "cuda" for events on the device's own stream."""
+    """The clock of the layers: "cpu", "cuda" for events on the device's own stream, or "host" for the processor's clock
+    and a model on other devices: it sees when their work is launched."""
     step_s: float
     """Seconds of a typical sampled step."""
     data_s: float | None = None
@@ -80,6 +84,9 @@ class TimingFact(Known):
     """The device, and the dtype and size of that product, in words."""
     workers: Count | None = None
     """``num_workers`` of the data loader; None if none was seen."""
+    batches: float | None = None
+    """Median number of times that a step waits for the data loader, several under gradient accumulation; None if none
+    was seen."""
     cores: Count | None = None
     """Processor cores that the process may use."""
     threads: Count | None = None
@@ -90,6 +97,10 @@ class TimingFact(Known):
     """Operators whose floating-point operations are not known, and not in ``flops``."""
     backward_split: bool = True
     """False if some backward pass could not be split by layers."""
+    alike: float = 1.0
+    """Share of the sampled steps that did the same as most of them; below 1 times and operations are means over all."""
+    shapes: Count = 1
+    """Different shapes of the input, or of the output, in these steps."""
     trace: str = ""
     """The file of the window of ``torch.profiler`` beside the run file; empty if none was asked for."""
 
@@ -113,22 +124,36 @@ class TimingFact(Known):
 
     @property
     def doubtful(self) -> bool:
-        """True if the sampled steps say little of an ordinary one: there is one only, or they took several times as
-        long. Then shares of the parts of a step, and bottlenecks of time, are not told.
+        """True if the sampled steps say little of an ordinary one: there is one only, they took several times as long,
+        or only the launch of work on devices was timed. Then shares of the parts of a step, and bottlenecks of time,
+        are not told.
 
         >>> run.profile().timing.doubtful in (True, False)
         True
         """
-        return self.steps < 2 or self.slowed >= DOUBTFUL
+        return self.steps < 2 or self.slowed >= DOUBTFUL or self.clock == HOST
+
+    @property
+    def reached_flops(self) -> float | None:
+        """Floating-point operations per second of the forward and backward passes, in which all counted ones are; None
+        if they were not counted or not timed.
+
+        >>> run.profile().timing.reached_flops is None
+        True
+        """
+        busy = (self.forward_s or 0.0) + (self.backward_s or 0.0)
+        return self.flops / busy if self.flops and busy > 0 else None
 
     def caution(self) -> str:
         """Return the sentence that comes before all others if the sampled steps are no ordinary ones; else "".
 
         >>> timing = run.profile().timing
-        >>> bool(timing.caution()) == (timing.steps < 2 or timing.slowed >= 1.5)
+        >>> bool(timing.caution()) == (timing.steps < 2 or timing.slowed >= 1.5 or timing.clock == "host")
         True
         """
         said = []
+        if self.clock == HOST:
+            said.append("work on the model's devices was timed when it was launched, not when it was done")
         if self.steps < 2:
             said.append("only one step was sampled")
         if self.slowed >= MUCH_SLOWER:
@@ -139,9 +164,12 @@ class TimingFact(Known):
         text = text[0].upper() + text[1:]
         if not self.doubtful:
             return f"{text}: shares of the smallest layers are too large."
+        if self.clock == HOST:
+            more = "torch.profiler tells the time of each operation (--trace 20:25)"
+            return f"{text}: times of layers and shares of a step's parts are not those of the devices; {more}."
         more = "record more of them with neuraldbg run --profile, or NeuralDbg(model, profile=True)"
         if self.machine_flops is not None:  # it was asked for
-            more = "record a longer run, or look at a trace of single steps (--trace 20:25)"
+            more = "record a longer run, or look at a trace of single steps (--trace 20:24)"
         return f"{text}: the shares of its parts and bottlenecks of time are not told; {more}."
 
     def own_flops(self) -> dict[str, float]:

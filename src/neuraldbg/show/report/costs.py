@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from neuraldbg.nouns.step_spans import parts_of
-from neuraldbg.show.format.leaks import kind_of, place_of, rate_of, remedy_of, span_of
+from neuraldbg.show.format.leaks import kind_of, none_found, place_of, rate_of, remedy_of, risen_notes, span_of
 from neuraldbg.show.format.safe_text import number
 from neuraldbg.show.format.unit_amounts import amount, per_cent
 from neuraldbg.show.views.memory import peak_note, whole_note
-from neuraldbg.show.views.timed import sampled_note, step_note, work_note
+from neuraldbg.show.views.timed import sampled_note, share, step_note, work_note
 
 if TYPE_CHECKING:
     from neuraldbg.nouns.facts.footprint import FootprintFact
-    from neuraldbg.nouns.facts.growth import GrowthFact, Survivors
+    from neuraldbg.nouns.facts.growth import Survivors
     from neuraldbg.nouns.facts.kinds import SourceLine
     from neuraldbg.nouns.facts.timing import TimingFact
     from neuraldbg.nouns.profile import Profile
@@ -82,10 +82,11 @@ def costs_of(profile: Profile | None) -> Costs | None:
         tables.append(_layers(timing, footprint))
     leaks: tuple[Leak, ...] = ()
     if growth is not None:
-        said += _growth(growth)
+        said += risen_notes(growth, span=False)
+        (said if growth.counts else notes).append(none_found(growth))
         leaks = tuple(_leak(one) for one in growth.survivors[:LEAKS])
         more = len(growth.survivors) - LEAKS
-        notes.append(f"Tensors that live on are {span_of(growth)}")
+        notes += [f"Tensors that live on are {span_of(growth)}"] * bool(leaks)
         notes += [f"{more:,} smaller kinds of growing tensors are left out"] * (more > 0)
     # A leak has a part of its own, with its lines.
     found = tuple((one.text, one.remedy) for one in profile.bottlenecks if one.kind != "leak" or not leaks)
@@ -94,7 +95,7 @@ def costs_of(profile: Profile | None) -> Costs | None:
         found,
         tuple(table for table in tables if table.rows),
         leaks,
-        (*notes, *profile.notes),
+        (*filter(None, notes), *profile.notes),
     )
 
 
@@ -114,7 +115,6 @@ def _layers(timing: TimingFact | None, footprint: FootprintFact | None) -> Table
     cost = spent if timed else sizes
     order = list(timed or held)
     kept = set(sorted(order, key=lambda path: -cost[path])[:LAYERS])
-    step_s = timing.step_s if timing is not None else None
     rows = []
     for path in order:
         if path not in kept:
@@ -122,7 +122,7 @@ def _layers(timing: TimingFact | None, footprint: FootprintFact | None) -> Table
         cells = [path or "(model)"]
         if timed:
             one = timed[path]
-            times = (amount(one.own_forward_s, "s"), amount(one.own_backward_s, "s"), per_cent(spent[path], step_s))
+            times = (amount(one.own_forward_s, "s"), amount(one.own_backward_s, "s"), share(timing, spent[path]))
             cells += [", ".join(one.outputs), *times, amount(one.flops, "FLOP")]
         if held:
             cells.append(amount(sizes[path], "B") if path in sizes else "")
@@ -134,16 +134,10 @@ def _layers(timing: TimingFact | None, footprint: FootprintFact | None) -> Table
     return Table(few, tuple(heads), tuple(rows), tuple(range(2 if timed else 1, len(heads))))
 
 
-def _growth(growth: GrowthFact) -> list[str]:
-    grown = (("Resident memory", growth.resident_per_step), ("The memory of the device", growth.device_per_step))
-    said = [f"{what} grew by {amount(slope, 'B')} a step" for what, slope in grown if slope is not None and slope > 0]
-    return said if growth.survivors or said else ["No kind of tensors becomes more from step to step"]
-
-
 def _leak(one: Survivors) -> Leak:
     made, kept = _line(one.made, "made"), _line(one.kept, "kept")
-    alive = f"{number(one.alive)} alive at the last count"
-    return Leak(kind_of(one), f"{rate_of(one)}, {alive}", (*made, *kept), remedy_of(one))
+    alive = "" if one.grows else f", {number(one.alive)} alive at the last count"
+    return Leak(kind_of(one), f"{rate_of(one)}{alive}", (*made, *kept), remedy_of(one))
 
 
 def _line(line: SourceLine | None, what: str) -> tuple[tuple[str, str, str], ...]:

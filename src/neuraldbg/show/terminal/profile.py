@@ -151,7 +151,7 @@ class _Writer(Writer):
         grid.add_column()
         if found.peak is not None:
             at = f"at {found.peak_at}" if found.peak_at else ""
-            grid.add_row("peak", size(found.peak), self.text(at, "dim"))
+            grid.add_row("most so far" if found.whole_run else "peak", size(found.peak), self.text(at, "dim"))
         for name in ("parameters", "gradients", "optimizer", "activations"):
             held = getattr(found, name)
             if held is not None:
@@ -160,6 +160,8 @@ class _Writer(Writer):
                 grid.add_row(name, "not measured", "")
             else:  # outputs of layers are a part of them, and not all are kept
                 grid.add_row(name, "not measured", self.text(f"outputs of layers: {size(outputs)}", "dim"))
+        if found.beside:
+            grid.add_row("beside the model", size(found.beside), self.text("on the device all the time", "dim"))
         return Padding(grid, (0, 0, 0, 2))
 
 
@@ -167,11 +169,10 @@ def _headline(timing: TimingFact) -> str:
     """Say how long a step takes, and how much is computed in it."""
     told = [f"{seconds(timing.ordinary_s)} a step"]
     if timing.flops:
-        busy = (timing.forward_s or 0.0) + (timing.backward_s or 0.0)
-        reached = f" at {rate(timing.flops / busy)}" if busy else ""
-        told.append(f"{flops(timing.flops)}{reached}")
-        if timing.machine_flops and busy:
-            told.append(f"{percent(timing.flops / busy / timing.machine_flops)} of a large matrix product here")
+        reached = timing.reached_flops
+        told.append(f"{flops(timing.flops)}{f' at {rate(reached)}' if reached else ''}")
+        if timing.machine_flops and reached and not timing.doubtful:
+            told.append(f"{percent(reached / timing.machine_flops)} of a large matrix product here")
     which = f": {timing.first:,}" if timing.steps == 1 else f", {timing.first:,} to {timing.last:,}"
     took = f" of {seconds(timing.step_s)}" if timing.usual_s else ""
     told.append(f"{counted(timing.steps, 'sampled step')}{took}{which}")

@@ -80,7 +80,8 @@ def peak_note(footprint: FootprintFact) -> str:
     where = f", {footprint.peak_at}" if footprint.peak_at else ""
     share = per_cent(footprint.peak, footprint.device_total)
     of = f", {share} of {amount(footprint.device_total, 'B')}" if share else ""
-    return f"Peak of the step: {amount(footprint.peak, 'B')}{where}{of} (measured by {footprint.method})"
+    which = "Most since the program began" if footprint.whole_run else "Peak of the step"
+    return f"{which}: {amount(footprint.peak, 'B')}{where}{of} (measured by {footprint.method})"
 
 
 def _of_sizes(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Bars:

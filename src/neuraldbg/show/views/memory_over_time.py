@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.nouns.facts.growth import GrowthFact
-from neuraldbg.show.format.unit_amounts import amount, unit_of
+from neuraldbg.show.format.leaks import risen_notes
+from neuraldbg.show.format.unit_amounts import unit_of
 from neuraldbg.show.forms import Lines, Scale
 from neuraldbg.show.views.averaged import mean_note
 from neuraldbg.show.views.columns import end_of
@@ -48,13 +49,7 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Lines:
 def growth_notes(run: RunRecord) -> tuple[str, ...]:
     """Write by how much memory grew from step to step, if that was counted."""
     growth = run.known(GrowthFact)
-    if growth is None:
-        return ()
-    span = f"from step {growth.first:,} to {growth.last:,}"
-    kinds = (("resident memory", growth.resident_per_step), ("memory of the device", growth.device_per_step))
-    said = [f"{words[:1].upper()}{words[1:]} grew by {amount(slope, 'B')} a step, {span}"
-            for words, slope in kinds if slope is not None and slope > 0]  # fmt: skip
-    return tuple(said)
+    return () if growth is None else tuple(risen_notes(growth, span=True))
 
 
 def _in(line: Line, size: float) -> Line:

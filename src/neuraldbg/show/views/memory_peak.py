@@ -61,7 +61,10 @@ def _known(size: int | None) -> float:
 def _base(footprint: FootprintFact) -> str:
     """Write what is in use whichever layer runs."""
     lasting = footprint.parameters + footprint.optimizer
-    return f"Of it {amount(lasting, 'B')} are parameters and optimizer state, in use all the time" if lasting else ""
+    said = f"Of it {amount(lasting, 'B')} are parameters and optimizer state, in use all the time" if lasting else ""
+    if footprint.beside:
+        said += f"{', and' if said else 'Of it'} {amount(footprint.beside, 'B')} lie on the device beside the model"
+    return said
 
 
 VIEW = Member("memory_peak", "the peak of memory while each layer ran", compute, takes=("layer",))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.show.format.unit_amounts import amount, per_cent, unit_of
+from neuraldbg.show.format.unit_amounts import amount, unit_of
 from neuraldbg.show.forms import Bar, Bars, Scale
 from neuraldbg.show.views.moments import guilty_of
 from neuraldbg.show.views.timed import (
@@ -16,6 +16,7 @@ from neuraldbg.show.views.timed import (
     left_out,
     own_times,
     sampled_note,
+    share,
     split_note,
     step_note,
     timing_of,
@@ -51,7 +52,7 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Bars:
     notes = (
         step_note(timing),
         work_note(timing),
-        left_out(len(kept), costs, kept, timing.step_s),
+        left_out(len(kept), costs, kept, timing),
         split_note(timing),
         sampled_note(timing),
     )
@@ -62,7 +63,7 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Bars:
         bars=tuple(bars),
         scale=Scale(LABEL, unit),
         stacked=True,
-        words=tuple(f"{amount(float(costs[i]), 's')}, {per_cent(float(costs[i]), timing.step_s)}" for i in kept),
+        words=tuple(", ".join(filter(None, (amount(costs[i], "s"), share(timing, costs[i])))) for i in kept),
         guilty=guilty_of(diagnosis, set(names))[0],
         notes=tuple(note for note in notes if note),
     )

@@ -53,18 +53,28 @@ def costliest(costs: Floats, most: int) -> list[int]:
     return sorted(np.argsort(-np.nan_to_num(costs), kind="stable")[:most].tolist())
 
 
-def left_out(shown: int, costs: Floats, kept: list[int], whole: float) -> str:
+def share(timing: TimingFact | None, seconds: float | None) -> str:
+    """Write which share of a step seconds are; "" if the sampled steps are no ordinary ones."""
+    return "" if timing is None or timing.doubtful else per_cent(seconds, timing.step_s)
+
+
+def left_out(shown: int, costs: Floats, kept: list[int], timing: TimingFact) -> str:
     """Write how many layers are not shown and what they take together; "" if all are."""
     if shown == len(costs):
         return ""
     rest = float(np.nansum(costs) - np.nansum(costs[kept]))
-    return f"{shown:,} of {len(costs):,} layers are shown, the costliest: the others take {per_cent(rest, whole)}"
+    others = share(timing, rest) or amount(rest, "s")
+    return f"{shown:,} of {len(costs):,} layers are shown, the costliest: the others take {others}"
 
 
 def sampled_note(timing: TimingFact) -> str:
     """Write in how many steps the time was measured, and by which clock."""
     span = f"step {timing.first:,}" if timing.steps == 1 else f"steps {timing.first:,} to {timing.last:,}"
-    clocks = {"cpu": "the processor's clock", "cuda": "events on the device's own stream"}
+    clocks = {
+        "cpu": "the processor's clock",
+        "cuda": "events on the device's own stream",
+        "host": "the processor's clock when work for the devices was launched",
+    }
     said = f"Typical of {counted(timing.steps, 'sampled step')} ({span})" if timing.steps > 1 else f"Measured in {span}"
     return f"{said}, layers by {clocks.get(timing.clock, timing.clock)}"
 
@@ -88,10 +98,10 @@ def work_note(timing: TimingFact) -> str:
     if not timing.flops:
         return ""
     said = f"{amount(timing.flops, 'FLOP')} in a step"
-    if timing.step_s:
-        said += f", {amount(timing.flops / timing.step_s, 'FLOP/s')}"
-    if timing.machine_flops and timing.step_s and not timing.doubtful:
-        share = per_cent(timing.flops / timing.step_s, timing.machine_flops)
+    if timing.reached_flops:
+        said += f", {amount(timing.reached_flops, 'FLOP/s')} in forward and backward passes"
+    if timing.machine_flops and timing.reached_flops and not timing.doubtful:
+        part = per_cent(timing.reached_flops, timing.machine_flops)
         of = f" ({timing.machine})" if timing.machine else ""
-        said += f": {share} of the {amount(timing.machine_flops, 'FLOP/s')} that this machine can do{of}"
+        said += f": {part} of the {amount(timing.machine_flops, 'FLOP/s')} that this machine can do{of}"
     return said

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.nouns.step_spans import BACKWARD, DATA, EVALUATION, FORWARD, OPTIMIZER, OTHER, step_spans
-from neuraldbg.show.format.unit_amounts import amount, per_cent, unit_of
+from neuraldbg.show.format.unit_amounts import amount, unit_of
 from neuraldbg.show.forms import Scale, Span, Timeline
 from neuraldbg.show.views.moments import guilty_of
 from neuraldbg.show.views.timed import (
@@ -17,6 +17,7 @@ from neuraldbg.show.views.timed import (
     left_out,
     own_times,
     sampled_note,
+    share,
     split_note,
     timing_of,
 )
@@ -50,8 +51,8 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Timeline:
     parts = tuple(part for part in PARTS if any(span.part == part for span in laid)) or (FORWARD,)
     size, unit = unit_of(max((span.end for span in laid), default=0.0), "s")
     spans = tuple(Span(row_of[one.layer], one.start / size, one.end / size, parts.index(one.part)) for one in laid)
-    rest = left_out(len(kept), costs, kept, timing.step_s)
-    notes = (LAID, rest, split_note(timing), sampled_note(timing))
+    rest = left_out(len(kept), costs, kept, timing)
+    notes = (timing.caution(), LAID, rest, split_note(timing), sampled_note(timing))
     return Timeline(
         name="timeline",
         title=TITLE,
@@ -70,7 +71,8 @@ def _told(layer: LayerTiming, timing: TimingFact) -> str:
     """Describe a layer in a line: shapes, calls, time, operations."""
     shapes = " → ".join(", ".join(given[:SHAPES]) for given in (layer.inputs, layer.outputs) if given)
     total = layer.own_forward_s + (layer.own_backward_s or 0.0)
-    said = [f"{amount(total, 's')} of its own, {per_cent(total, timing.step_s)} of the step", shapes]
+    part = f", {told} of the step" if (told := share(timing, total)) else ""
+    said = [f"{amount(total, 's')} of its own{part}", shapes]
     said.append(f"{layer.calls:,} calls" if layer.calls > 1 else "")
     said.append(amount(layer.flops, "FLOP") if layer.flops else "")
     return " · ".join(part for part in said if part)

@@ -35,14 +35,22 @@ def resident_bytes() -> int | None:
 
 def device_bytes() -> int | None:
     """Return the bytes that torch has allocated for tensors on all CUDA devices; None if CUDA is not in use."""
-    if not torch.cuda.is_initialized():
-        return None
+    return sum(_allocated()) if torch.cuda.is_initialized() else None
+
+
+def devices_in_use() -> list[int]:
+    """Return the numbers of the CUDA devices on which torch has allocated memory for tensors."""
+    return [device for device, size in enumerate(_allocated()) if size] if torch.cuda.is_initialized() else []
+
+
+def _allocated() -> list[int]:
+    """Return the bytes that torch has allocated on each CUDA device."""
     # ``memory_allocated`` flattens two hundred numbers into a dictionary for one of them.
     told = getattr(torch._C, "_cuda_memoryStats", None)  # noqa: SLF001 (no public name is as fast)
     devices = range(min(torch.cuda.device_count(), _DEVICES))
     if told is None:
-        return sum(torch.cuda.memory_allocated(device) for device in devices)
-    return sum(int(told(device)["allocated_bytes"]["all"]["current"]) for device in devices)
+        return [torch.cuda.memory_allocated(device) for device in devices]
+    return [int(told(device)["allocated_bytes"]["all"]["current"]) for device in devices]
 
 
 class MemoryInUse(Reader):

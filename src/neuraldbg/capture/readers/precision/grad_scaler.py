@@ -168,7 +168,8 @@ class LossScale(Reader):
         """Count a step taken without the scaler while the gradients carry its scale."""
         self._counts["seen"] += 1
         if self._by_scaler:
-            self._stepped = True
+            # A fused optimizer is called though gradients have overflowed; on a device that is known later.
+            self._stepped = not stream.overflowed
         elif self._carries and self._scale != 1.0 and not self._counts["steps"]:
             past = opt not in self._unscaled and self._untouched()
             self._counts["direct"] += past

@@ -15,9 +15,9 @@ from neuraldbg.dashboard.page.tab import Drawing, Pane, Tab
 from neuraldbg.nouns import SCALARS, column
 from neuraldbg.nouns.facts.footprint import FootprintFact
 from neuraldbg.show.format.safe_text import number, plain
-from neuraldbg.show.format.unit_amounts import amount, per_cent
+from neuraldbg.show.format.unit_amounts import amount
 from neuraldbg.show.views.series import scalar_title
-from neuraldbg.show.views.timed import timing_of
+from neuraldbg.show.views.timed import share, timing_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,7 +100,7 @@ class Costs:
 
     def __init__(self, run: RunRecord) -> None:
         timing, footprint = timing_of(run), run.known(FootprintFact)
-        self._step_s = timing.step_s if timing is not None else None
+        self._timing = timing
         self._timed = {one.layer: one for one in timing.layers} if timing is not None else {}
         self._held = {one.layer: one for one in footprint.layers} if footprint is not None else {}
         self.timed = bool(self._timed)
@@ -131,7 +131,7 @@ class Costs:
 
     def _time(self, one: LayerTiming) -> list[str]:
         own = one.own_forward_s + (one.own_backward_s or 0.0)
-        spent = (amount(one.own_forward_s, "s"), amount(one.own_backward_s, "s"), per_cent(own, self._step_s))
+        spent = (amount(one.own_forward_s, "s"), amount(one.own_backward_s, "s"), share(self._timing, own))
         return [f"{one.calls:,}", *spent, amount(one.flops, "FLOP")]
 
     def _memory(self, one: LayerFootprint) -> list[str]:

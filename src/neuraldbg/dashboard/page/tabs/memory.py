@@ -12,7 +12,7 @@ from neuraldbg.dashboard.page.suggestions import of_memory
 from neuraldbg.dashboard.page.tab import Drawing, Pane, Tab
 from neuraldbg.nouns.facts.footprint import FootprintFact
 from neuraldbg.nouns.facts.growth import GrowthFact
-from neuraldbg.show.format.leaks import kind_of, place_of, remedy_of, span_of
+from neuraldbg.show.format.leaks import kind_of, none_found, place_of, remedy_of, span_of
 from neuraldbg.show.format.safe_text import number, plain
 from neuraldbg.show.format.unit_amounts import amount
 
@@ -50,7 +50,7 @@ def leaks(scene: Scene) -> Drawing:
     if growth is None:
         return Drawing("", empty="Tensors were not counted.")
     if not growth.survivors:
-        return Drawing(LEAKS, empty=f"None: no kind of tensors becomes more from step to step, {span_of(growth)}.")
+        return Drawing(LEAKS, empty=f"{none_found(growth)}.")
     rows = [_row(one) for one in growth.survivors[:MOST]]
     more = len(growth.survivors) - MOST
     notes = (f"Tensors are {span_of(growth)}", *((f"{more:,} smaller kinds are left out",) if more > 0 else ()))

@@ -262,11 +262,14 @@ def _weigh_memory(case: Case, weigh: Weighing) -> Remedy | None:
     found: FootprintFact | None = case.run.known(FootprintFact)
     if found is None or found.peak is None:
         return None
-    held = {name: getattr(found, name) for name in ("parameters", "gradients", "optimizer", "activations")}
+    # Without profile=True activations are not measured, nor is the moment of the peak.
+    names = ("parameters", "gradients", "optimizer", "activations")
+    held = {name: value for name in names if (value := getattr(found, name)) is not None}
     most = max(held, key=lambda name: held[name])
+    at = f" ({found.peak_at})" if found.peak_at else ""
+    kind = "optimizer state" if most == "optimizer" else most
     weigh.speaks(
-        f"a step needed {size(found.peak)} at its peak ({found.peak_at}), {size(held[most])} of them "
-        f"{'optimizer state' if most == 'optimizer' else most}, at step {found.step}",
+        f"a step needed {size(found.peak)} at its peak{at}, {size(held[most])} of them {kind}, at step {found.step}",
         0.5,
         found.peak,
     )
