@@ -24,8 +24,8 @@ def attend_by_heads(use: Use) -> LayerCode:
         raise NotWritten("has return_attention_scores=true, and a layer has one output here")
     words = arguments(
         use.channels,
-        values["num_heads"],
-        values["key_dim"],
+        num_heads=values["num_heads"],
+        key_dim=values["key_dim"],
         value_dim=values["value_dim"],
         memory_size=unless(other.shape[-1], use.channels),
         dropout=unless(values["dropout"], 0.0),
@@ -58,8 +58,8 @@ def _layer(use: Use, kind: str) -> str:
     activation = values["activation"]
     words = arguments(
         use.channels,
-        values["num_heads"],
-        values["ff_dim"],
+        nhead=values["num_heads"],
+        dim_feedforward=values["ff_dim"],
         dropout=unless(values["dropout"], 0.1),
         activation=None if activation == "relu" else activation_function(activation),
         layer_norm_eps=values["epsilon"],

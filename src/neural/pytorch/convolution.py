@@ -26,8 +26,6 @@ def padded(use: Use, ones: tuple[int, ...]) -> tuple[str, str | None, tuple[str,
     before = tuple(pair[0] for pair in pairs)
     if all(pair[0] == pair[1] for pair in pairs):
         return x, sizes_text(before) if any(before) else None, (), ""
-    if set(strides) == {1}:
-        return x, '"same"', (), ""
     return f"F.pad({x}, {pad_arguments(pairs)})", None, (), 'padding="same" of Keras'
 
 

@@ -316,7 +316,7 @@ def _epoch(plan: Plan, written: Written, by_epoch: bool) -> list[str]:
 
 
 def _patience(value: Any) -> int:
-    """Return the epochs without a better loss after which training stops, 0 if it does not; Keras stops at the first."""
+    """Return the epochs without a better loss after which training stops, 0 if it does not; `true` is Keras's 1."""
     return int(value) if value else 0
 
 

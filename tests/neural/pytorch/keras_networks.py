@@ -76,11 +76,18 @@ def _distributed(k: Any, x: Any) -> Any:
     return k.Dense(2)(k.GRU(4, reset_after=False)(x))
 
 
+def _reshaping(k: Any, x: Any) -> Any:
+    x = k.Conv2D(4, 2, padding="same")(k.Reshape((3, 4, 2))(x))
+    x = k.Dense(3, activation="softsign")(k.Reshape((-1, 6))(k.Permute((2, 1, 3))(x)))
+    return k.Dense(2, activation="hard_sigmoid")(k.Flatten()(k.Attention()([x, x])))
+
+
 TWINS = {
     "cnn": Twin(
         (12, 12, 3),
-        """Conv2D(4, (3, 3), "relu") BatchNormalization() MaxPooling2D((2, 2)) Conv2D(6, 3, padding="same", activation="tanh")
-        Dropout(0.3) Flatten() Dense(10, "relu") Output(4, "softmax")""",
+        """Conv2D(4, (3, 3), "relu") BatchNormalization() MaxPooling2D((2, 2))
+        Conv2D(6, 3, padding="same", activation="tanh") Dropout(0.3) Flatten() Dense(10, "relu")
+        Output(4, "softmax")""",
         chain(
             lambda k: k.Conv2D(4, 3, activation="relu"),
             lambda k: k.BatchNormalization(),
@@ -133,8 +140,9 @@ TWINS = {
     ),
     "transposed": Twin(
         (5, 6, 3),
-        """Conv2DTranspose(4, 3, strides=2, padding="same", activation="leaky_relu") Conv2DTranspose(3, (2, 4), strides=(3, 2))
-        ZeroPadding2D((1, 2)) UpSampling2D(2) Conv2D(2, 3, dilation_rate=2, activation="sigmoid")""",
+        """Conv2DTranspose(4, 3, strides=2, padding="same", activation="leaky_relu")
+        Conv2DTranspose(3, (2, 4), strides=(3, 2)) ZeroPadding2D((1, 2)) UpSampling2D(2)
+        Conv2D(2, 3, dilation_rate=2, activation="sigmoid")""",
         chain(
             lambda k: k.Conv2DTranspose(4, 3, strides=2, padding="same", activation="leaky_relu"),
             lambda k: k.Conv2DTranspose(3, (2, 4), strides=(3, 2)),
@@ -145,8 +153,8 @@ TWINS = {
     ),
     "sequence_convolution": Twin(
         (13, 4),
-        """Conv1D(6, 3, padding="causal", activation="relu") BatchNormalization() MaxPooling1D(2) Conv1D(4, 2, strides=2, padding="same")
-        AveragePooling1D(2) LSTM(5) Dense(2)""",
+        """Conv1D(6, 3, padding="causal", activation="relu") BatchNormalization() MaxPooling1D(2)
+        Conv1D(4, 2, strides=2, padding="same") AveragePooling1D(2) LSTM(5) Dense(2)""",
         chain(
             lambda k: k.Conv1D(6, 3, padding="causal", activation="relu"),
             lambda k: k.BatchNormalization(),
@@ -159,7 +167,8 @@ TWINS = {
     ),
     "lstm": Twin(
         (7, 3),
-        """LSTM(6, return_sequences=true, dropout=0.1) LSTM(5, activation="relu", recurrent_dropout=0.2, return_sequences=true)
+        """LSTM(6, return_sequences=true, dropout=0.1)
+        LSTM(5, activation="relu", recurrent_dropout=0.2, return_sequences=true)
         LSTM(4, go_backwards=true, use_bias=false) Output(3, "sigmoid")""",
         chain(
             lambda k: k.LSTM(6, return_sequences=True, dropout=0.1),
@@ -204,37 +213,31 @@ TWINS = {
     ),
     "transformer": Twin(
         (7,),
-        """Embedding(20, 8, name="words") MultiHeadAttention(num_heads=2, key_dim=5) Add("words", "MultiHeadAttention_2")
-        LayerNormalization(epsilon=1e-6) Dense(16, "gelu") Dense(8) Add("LayerNormalization_4", "Dense_6") LayerNormalization()
-        GlobalAveragePooling1D() Dense(2)""",
+        """Embedding(20, 8, name="words") MultiHeadAttention(num_heads=2, key_dim=5)
+        Add("words", "MultiHeadAttention_2") LayerNormalization(epsilon=1e-6) Dense(16, "gelu") Dense(8)
+        Add("LayerNormalization_4", "Dense_6") LayerNormalization() GlobalAveragePooling1D() Dense(2)""",
         _transformer,
         ids=20,
     ),
     "masked": Twin(
         (6,),
-        """Embedding(9, 6, mask_zero=true) LSTM(5, return_sequences=true) MultiHeadAttention(num_heads=2, key_dim=3, value_dim=4)
-        Add("LSTM_2", "MultiHeadAttention_3") GlobalAveragePooling1D() Dense(2)""",
+        """Embedding(9, 6, mask_zero=true) LSTM(5, return_sequences=true)
+        MultiHeadAttention(num_heads=2, key_dim=3, value_dim=4) Add("LSTM_2", "MultiHeadAttention_3")
+        GlobalAveragePooling1D() Dense(2)""",
         _masked,
         ids=9,
     ),
     "time_distributed": Twin(
         (4, 6, 6, 2),
-        """TimeDistributed(Conv2D(3, 3, activation="relu")) TimeDistributed(Flatten()) GRU(4, reset_after=false) Dense(2)""",
+        """TimeDistributed(Conv2D(3, 3, activation="relu")) TimeDistributed(Flatten())
+        GRU(4, reset_after=false) Dense(2)""",
         _distributed,
     ),
     "reshaping": Twin(
         (6, 4),
-        """Reshape((3, 4, 2)) Conv2D(4, 2, padding="same") Permute((2, 1, 3)) Reshape((-1, 6)) Dense(3, "softsign") Attention() Flatten()
-        Dense(2, "hard_sigmoid")""",
-        lambda k, x: (lambda y: k.Dense(2, activation="hard_sigmoid")(k.Flatten()(k.Attention()([y, y]))))(
-            chain(
-                lambda k: k.Reshape((3, 4, 2)),
-                lambda k: k.Conv2D(4, 2, padding="same"),
-                lambda k: k.Permute((2, 1, 3)),
-                lambda k: k.Reshape((-1, 6)),
-                lambda k: k.Dense(3, activation="softsign"),
-            )(k, x)
-        ),
+        """Reshape((3, 4, 2)) Conv2D(4, 2, padding="same") Permute((2, 1, 3)) Reshape((-1, 6))
+        Dense(3, "softsign") Attention() Flatten() Dense(2, "hard_sigmoid")""",
+        _reshaping,
     ),
     "images_in_time": Twin(
         (3, 6, 6, 2),
@@ -248,7 +251,8 @@ TWINS = {
     ),
     "volumes": Twin(
         (6, 6, 6, 2),
-        """Conv3D(3, 3, activation="elu") AveragePooling3D(2) Flatten() Dense(5, "softplus") Activation("log_softmax")""",
+        """Conv3D(3, 3, activation="elu") AveragePooling3D(2) Flatten()
+        Dense(5, "softplus") Activation("log_softmax")""",
         chain(
             lambda k: k.Conv3D(3, 3, activation="elu"),
             lambda k: k.AveragePooling3D(2),
@@ -263,8 +267,8 @@ TWINS = {
 
 def write(name: str, folder: Path) -> None:
     """Build one network with Keras, and write what it has and gives."""
-    import keras  # noqa: PLC0415 (the tests read the texts of this file without it)
-    import numpy as np  # noqa: PLC0415
+    import keras
+    import numpy as np
 
     keras.utils.set_random_seed(7)
     twin = TWINS[name]
@@ -280,10 +284,8 @@ def write(name: str, folder: Path) -> None:
     if twin.ids:
         x[:, 0] = 1  # no sample without any word
     y = keras.ops.convert_to_numpy(model(x, training=False))
-    kept = [
-        [keras.ops.convert_to_numpy(each) for each in layer.weights if "seed" not in each.path]
-        for layer in model.layers
-    ]
+    layers = [[each for each in layer.weights if "seed" not in each.path] for layer in model.layers]
+    kept = [[keras.ops.convert_to_numpy(each) for each in layer] for layer in layers]
     arrays = {f"{at}_{place}": each for at, layer in enumerate(filter(None, kept)) for place, each in enumerate(layer)}
     np.savez(folder / f"{name}.npz", x=x, y=y, **arrays)
     parameters = sum(each.size for each in arrays.values())

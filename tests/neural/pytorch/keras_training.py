@@ -62,8 +62,10 @@ LOSSES = {
 """The loss in a file; the last activation, and the loss in Keras."""
 START = [[0.5, -1.0, 0.25], [2.0, 0.0, -0.75]]
 """First weights, and what stands before the last activation of two samples."""
-GRADIENTS = [[[((3 * step + 5 * row + 7 * column) % 11 - 5) / 4 for column in range(3)] for row in range(2)]
-             for step in range(STEPS)]
+GRADIENTS = [
+    [[((3 * step + 5 * row + 7 * column) % 11 - 5) / 4 for column in range(3)] for row in range(2)]
+    for step in range(STEPS)
+]
 CLASSES = [2, 0]
 ONE_HOT = [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
 

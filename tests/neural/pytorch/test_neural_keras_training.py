@@ -82,4 +82,6 @@ def test_losses(text, keras):
     model.Dense_1 = torch.nn.Identity()
     targets = CLASSES if name.startswith("Sparse") else ONE_HOT
     _, targets = module.tensors({"x": START, "y": targets})
-    assert module.loss_function(model(torch.tensor(START)), targets).item() == pytest.approx(keras["losses"][text], rel=1e-5)
+    assert module.loss_function(model(torch.tensor(START)), targets).item() == pytest.approx(
+        keras["losses"][text], rel=1e-5
+    )

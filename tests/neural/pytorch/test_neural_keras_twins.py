@@ -1,4 +1,4 @@
-"""A model built from a file and the same model by hand in Keras: parameters, shapes, and outputs of the same weights."""
+"""A model built from a file, and the same by hand in Keras: parameters, shapes, and outputs of the same weights."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
-
-from neural import checked, compile_plan, load, parse
 from tests.neural.pytorch import keras_networks
 from tests.neural.pytorch.keras_networks import TWINS
 from tests.neural.pytorch.keras_weights import put_layer
+
+from neural import checked, compile_plan, load, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
