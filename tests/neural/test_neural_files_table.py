@@ -1,4 +1,4 @@
-"""`benchmarks/neural_files.py`: which files of a folder are read, checked, built and trained, and why others are not."""
+"""`benchmarks/neural_files.py`: the files of a folder that are read, checked, built and trained."""
 
 import subprocess
 import sys

@@ -26,6 +26,13 @@ INITIALIZERS = {
     "zeros": "nn.init.zeros_({w})",
 }
 """Keras's initializers without arguments."""
+CALLS = {
+    "constant": ("nn.init.constant_", {"value": 0.0}),
+    "randomnormal": ("nn.init.normal_", {"mean": 0.0, "stddev": 0.05}),
+    "randomuniform": ("nn.init.uniform_", {"minval": -0.05, "maxval": 0.05}),
+    "truncatednormal": ("nn.init.trunc_normal_", {"mean": 0.0, "stddev": 0.05}),
+}
+"""Those with arguments: the function of torch, and the arguments of Keras in their order."""
 USUAL = {
     "bias": "zeros",
     "beta": "zeros",
@@ -51,12 +58,37 @@ def first_weights(values: Any, names: dict[str, str]) -> tuple[str, ...]:
         word = given.lower() if isinstance(given, str) else given
         if word is None or word == USUAL[name]:
             continue
-        if word not in INITIALIZERS:
+        if word in INITIALIZERS:
+            found.append(INITIALIZERS[word].format(w=weight))
+            continue
+        statement = _with_arguments(given, weight)
+        if not statement:
             shown = repr(given) if isinstance(given, str) else getattr(given, "name", str(given)) + "(...)"
-            known = ", ".join(INITIALIZERS)
+            known = ", ".join([*INITIALIZERS, *CALLS])
             raise NotWritten(f"has the {name}_initializer {shown}, which is not built: one of {known}")
-        found.append(INITIALIZERS[word].format(w=weight))
+        found.append(statement)
     return tuple(found)
+
+
+def _with_arguments(given: Any, weight: str) -> str:
+    """Return the statement of an initializer that is called, "" if there is none of that name with such arguments."""
+    name = getattr(given, "name", "").lower().replace("_", "")
+    plain = {each.replace("_", ""): each for each in INITIALIZERS}
+    arguments = [each for each in getattr(given, "given", ()) if each.name != "seed"]  # of one layer: not used
+    if not name or (name in plain and not arguments):
+        return INITIALIZERS[plain[name]].format(w=weight) if name else ""
+    function, defaults = CALLS.get(name, ("", {}))
+    values = dict(defaults)
+    for place, each in enumerate(arguments):
+        key = each.name or ([*defaults][place] if place < len(defaults) else "")
+        if key not in values or isinstance(each.value, bool) or not isinstance(each.value, (int, float)):
+            return ""
+        values[key] = float(each.value)
+    numbers = [repr(value) for value in values.values()]
+    if name == "truncatednormal":  # as Keras cuts it: at two standard deviations
+        mean, std = values["mean"], values["stddev"]
+        numbers += [f"a={mean - 2 * std!r}", f"b={mean + 2 * std!r}"]
+    return f"{function}({', '.join([weight, *numbers])})" if function else ""
 
 
 def refuse_unbuilt(layer: LayerPlan) -> None:

@@ -234,6 +234,29 @@ def test_first_weights_are_those_of_keras():
         assert not layer.bias.any()
 
 
+@pytest.mark.parametrize(
+    ("words", "statement"),
+    [
+        ("RandomNormal(stddev=0.02)", "nn.init.normal_(self.Dense_1.weight, 0.0, 0.02)"),
+        ("RandomUniform(-1, 1, seed=3)", "nn.init.uniform_(self.Dense_1.weight, -1.0, 1.0)"),
+        ("Constant(0.5)", "nn.init.constant_(self.Dense_1.weight, 0.5)"),
+        ("TruncatedNormal()", "nn.init.trunc_normal_(self.Dense_1.weight, std=0.05, a=-0.1, b=0.1)"),
+        ("TruncatedNormal(1, 2)", "nn.init.trunc_normal_(self.Dense_1.weight, 1.0, 2.0, a=-3.0, b=5.0)"),
+        ("HeNormal()", 'nn.init.kaiming_normal_(self.Dense_1.weight, nonlinearity="relu")'),
+    ],
+)
+def test_initializers_with_arguments(words, statement):
+    written = source(f"    Dense(1, kernel_initializer={words})")
+    assert statement in written
+    load(written).build_model()
+
+
+@pytest.mark.parametrize("words", ["Magic(1)", "Constant(high=1)", 'Constant("a")', "Constant(1, 2)"])
+def test_initializers_that_are_not_built(words):
+    with pytest.raises(CheckFailed, match="kernel_initializer .*, which is not built: one of"):
+        source(f"    Dense(1, kernel_initializer={words})")
+
+
 def test_blocks_have_their_own_first_weights_too():
     layers = '    ResidualConnection { Dense(4, kernel_initializer="zeros") Dense(4, kernel_initializer="ones") }'
     model = load(source(layers)).build_model()
