@@ -83,9 +83,9 @@ def encode(use: Use) -> LayerCode:
     words = arguments(
         use.x,
         src_mask=f"causal_mask({use.x})" if causal else None,
-        src_key_padding_mask=f"~{mask}" if mask else None,
+        src_key_padding_mask=f"empty_places({mask})" if mask else None,
     )
-    return _with_mask(_layers(use, "TransformerEncoderLayer", words), causal)
+    return _with_masks(_layers(use, "TransformerEncoderLayer", words))
 
 
 def decode(use: Use) -> LayerCode:
@@ -96,15 +96,16 @@ def decode(use: Use) -> LayerCode:
         use.x,
         memory.text,
         tgt_mask=f"causal_mask({use.x})" if causal else None,
-        tgt_key_padding_mask=f"~{own.mask}" if own.mask else None,
-        memory_key_padding_mask=f"~{mask}" if mask else None,
+        tgt_key_padding_mask=f"empty_places({own.mask})" if own.mask else None,
+        memory_key_padding_mask=f"empty_places({mask})" if mask else None,
     )
-    return _with_mask(_layers(use, "TransformerDecoderLayer", words), causal)
+    return _with_masks(_layers(use, "TransformerDecoderLayer", words))
 
 
-def _with_mask(code: LayerCode, causal: bool) -> LayerCode:
-    helpers = (*code.helpers, "causal_mask") if causal else code.helpers
-    return LayerCode(code.call, code.construct, helpers=helpers)
+def _with_masks(code: LayerCode) -> LayerCode:
+    """Return the code with the functions that its call uses."""
+    used = [name for name in ("causal_mask", "empty_places") if f"{name}(" in code.call]
+    return LayerCode(code.call, code.construct, helpers=(*code.helpers, *used))
 
 
 MEMBERS = (

@@ -253,7 +253,7 @@ def test_initializers_with_arguments(words, statement):
 
 @pytest.mark.parametrize("words", ["Magic(1)", "Constant(high=1)", 'Constant("a")', "Constant(1, 2)"])
 def test_initializers_that_are_not_built(words):
-    with pytest.raises(CheckFailed, match="kernel_initializer .*, which is not built: one of"):
+    with pytest.raises(CheckFailed, match=r"kernel_initializer .*, which is not built: one of"):
         source(f"    Dense(1, kernel_initializer={words})")
 
 
@@ -302,7 +302,35 @@ def test_empty_places_are_found_only_where_something_reads_them():
     assert "mask" not in source("    Embedding(9, 4, mask_zero=true) Flatten() Dense(1)", "(5,)")
     assert "mask" not in source("    Embedding(9, 4) LSTM(3) Dense(1)", "(5,)")
     asked = source("    Embedding(9, 4) TransformerEncoder(num_heads=2, use_attention_mask=true)", "(5,)")
-    assert "src_key_padding_mask=~mask" in asked
+    assert "src_key_padding_mask=empty_places(mask)" in asked
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        "TransformerEncoder(num_heads=2, ff_dim=8, use_attention_mask=true)",
+        "MultiHeadAttention(num_heads=2, key_dim=3)",
+        "Attention()",
+        "LSTM(4, return_sequences=true)",
+    ],
+)
+def test_a_sample_of_empty_places_alone_gives_numbers(layers):
+    written = source(f"    Embedding(9, 4, mask_zero=true) {layers} GlobalAveragePooling1D() Dense(1)", "(5,)")
+    model = load(written).build_model()
+    one = model(torch.tensor([[3, 4, 0, 0, 0], [0, 0, 0, 0, 0]]))
+    one.sum().backward()
+    assert one.isfinite().all()
+    assert all(each.grad.isfinite().all() for each in model.parameters())
+
+
+def test_empty_places_do_not_change_the_answer():
+    layers = (
+        "TransformerEncoder(num_heads=2, ff_dim=8, dropout=0.0) GRU(4, return_sequences=true) GlobalAveragePooling1D()"
+    )
+    torch.manual_seed(0)
+    model = load(source(f"    Embedding(9, 4, mask_zero=true) {layers} Dense(1)", "(None, None)")).build_model()
+    short, padded = model(torch.tensor([[3, 4, 5]])), model(torch.tensor([[3, 4, 5, 0, 0]]))
+    assert torch.allclose(short, padded, atol=1e-6)
 
 
 @pytest.mark.parametrize(

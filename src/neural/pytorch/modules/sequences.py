@@ -28,9 +28,14 @@ class PositionalEncoding(nn.Module):
 
 
 def masked_mean(x: torch.Tensor, mask: torch.Tensor, keepdim: bool = False) -> torch.Tensor:
-    """Return the mean of the steps that are no empty places."""
+    """Return the mean of the steps that are no empty places, 0 of a sample of empty places alone."""
     weights = mask.to(x.dtype).unsqueeze(-1)
-    return (x * weights).sum(dim=1, keepdim=keepdim) / weights.sum(dim=1, keepdim=keepdim)
+    return (x * weights).sum(dim=1, keepdim=keepdim) / weights.sum(dim=1, keepdim=keepdim).clamp(min=1)
+
+
+def empty_places(mask: torch.Tensor) -> torch.Tensor:
+    """Return True at empty places, but nowhere in a sample of nothing else: attention to nothing gives NaN."""
+    return ~mask & mask.any(dim=1, keepdim=True)
 
 
 def causal_mask(x: torch.Tensor) -> torch.Tensor:
