@@ -45,8 +45,9 @@ class RecurrentConvolution(nn.Module):
         x = (x.flip(1) if self.go_backwards else x).permute(0, 1, 4, 2, 3)
         if self.dropout and self.training:
             x = x * F.dropout(torch.ones_like(x[:, :1]), self.dropout)
-        projected = F.conv2d(x.flatten(0, 1), self.weight_ih, self.bias, padding=self.padding)
-        projected = projected.unflatten(0, x.shape[:2])
+        images = x.flatten(0, 1)
+        images = self.padded(images) if self.padding == "same" else images
+        projected = F.conv2d(images, self.weight_ih, self.bias).unflatten(0, x.shape[:2])
         states = [projected.new_zeros(len(x), self.filters, *projected.shape[-2:]) for _ in range(self.states)]
         kept = F.dropout(torch.ones_like(states[0]), self.recurrent_dropout, self.training)
         outputs = []
@@ -54,6 +55,11 @@ class RecurrentConvolution(nn.Module):
             states = self.step(projected[:, step], kept * states[0], states)
             outputs.append(states[0].permute(0, 2, 3, 1))
         return torch.stack(outputs, dim=1) if self.return_sequences else outputs[-1]
+
+    def padded(self, x: torch.Tensor) -> torch.Tensor:
+        """Return images to which a convolution gives their size, with one place more at the end if it is odd."""
+        height, width = self.weight_ih.shape[-2:]
+        return F.pad(x, ((width - 1) // 2, width // 2, (height - 1) // 2, height // 2))
 
     def step(self, projected: torch.Tensor, read: torch.Tensor, states: list[torch.Tensor]) -> list[torch.Tensor]:
         """Return the next states, of which the first is the output."""
@@ -72,7 +78,7 @@ class ConvLSTM2D(RecurrentConvolution):
             nn.init.ones_(self.bias[filters : 2 * filters])
 
     def step(self, projected: torch.Tensor, read: torch.Tensor, states: list[torch.Tensor]) -> list[torch.Tensor]:
-        recurrent = F.conv2d(read, self.weight_hh, padding="same")
+        recurrent = F.conv2d(self.padded(read), self.weight_hh)
         entry, forget, new, output = (projected + recurrent).chunk(4, dim=1)
         cell = self.recurrent_activation(forget) * states[1] + self.recurrent_activation(entry) * self.activation(new)
         return [self.recurrent_activation(output) * self.activation(cell), cell]
@@ -85,8 +91,8 @@ class ConvGRU2D(RecurrentConvolution):
 
     def step(self, projected: torch.Tensor, read: torch.Tensor, states: list[torch.Tensor]) -> list[torch.Tensor]:
         both = 2 * self.filters
-        recurrent = F.conv2d(read, self.weight_hh[:both], padding="same")
+        recurrent = F.conv2d(self.padded(read), self.weight_hh[:both])
         reset, update = self.recurrent_activation(projected[:, :both] + recurrent).chunk(2, dim=1)
-        inner = F.conv2d(reset * read, self.weight_hh[both:], padding="same")
+        inner = F.conv2d(self.padded(reset * read), self.weight_hh[both:])
         new = self.activation(projected[:, both:] + inner)
         return [update * states[0] + (1 - update) * new]
