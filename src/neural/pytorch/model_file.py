@@ -193,7 +193,13 @@ def _training_parts(plan: Plan, written: Written, activation: str) -> list[str]:
                 *(f"    {line}".rstrip() for line in schedule),
             ]
         )
-    parts += [_tensors(plan), _evaluate(metrics, activation), _train(plan, written, by_epoch), _main(plan)]
+    split = plan.training["validation_split"]
+    parts.append(_tensors(plan))
+    if split or metrics:
+        parts.append(
+            _evaluate(metrics, activation, "the model is not trained on" if split else "the model is trained on")
+        )
+    parts += [_train(plan, written, by_epoch), _main(plan)]
     return ["\n".join(part) for part in parts]
 
 
@@ -208,7 +214,7 @@ def _tensors(plan: Plan) -> list[str]:
     ]
 
 
-def _evaluate(metrics: dict[str, str], activation: str) -> list[str]:
+def _evaluate(metrics: dict[str, str], activation: str, data: str) -> list[str]:
     found = ['"loss": loss_function(output, target).item()']
     found += [f'"{name}": {function}(predicted, target)' for name, function in metrics.items()]
     shown = [f"predicted = {SOFTMAX[activation].format('output')}"] if activation and metrics else []
@@ -227,7 +233,7 @@ def _evaluate(metrics: dict[str, str], activation: str) -> list[str]:
     return [
         "@torch.no_grad()",
         "def evaluate(model: nn.Module, data: TensorDataset, batch_size: int, device: str) -> dict[str, float]:",
-        f'    """Return the loss{" and the metrics" if metrics else ""} of data that the model is not trained on."""',
+        f'    """Return the loss{" and the metrics" if metrics else ""} of data that {data}."""',
         *(f"    {line}" for line in body),
     ]
 
@@ -309,6 +315,8 @@ def _epoch(plan: Plan, written: Written, by_epoch: bool) -> list[str]:
             "    found = evaluate(model, held, batch_size, device)",
             '    numbers |= {f"val_{name}": value for name, value in found.items()}',
         ]
+    elif metric_functions(plan):
+        lines.append("numbers = {**evaluate(model, trained, batch_size, device), **numbers}")
     shown = (
         'print(f"epoch {epoch + 1}/{epochs}: " + ", ".join(f"{name} {value:.4f}" for name, value in numbers.items()))'
     )

@@ -274,6 +274,15 @@ def test_regularizers_add_to_the_loss():
     assert "loss_function(outputs, target.to(device)) + regularization(model)" in written
 
 
+def test_without_validation_the_metrics_are_those_of_the_training_data():
+    rest = "loss: mse train {{ epochs: 2 validation_split: 0.0 }} metrics: {}"
+    plan = checked(parse(network("    Dense(1)", rest=rest.format("[mae]"))))
+    module = load(compile_plan(plan))
+    history = module.train(module.build_model(), made_data(plan), device="cpu")
+    assert [sorted(each) for each in history] == [["loss", "mae"], ["loss", "mae"]]
+    assert "def evaluate" not in source("    Dense(1)", rest=rest.format("[]"))
+
+
 def test_weights_that_are_not_trained_stay():
     plan = checked(parse(network("    Dense(3, trainable=false) Dense(1)")))
     module = load(compile_plan(plan))
