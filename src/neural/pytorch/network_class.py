@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from neural.plan import InputPlan, LayerPlan, Plan
 
 MERGED_MASKS = ("Add", "Average", "Concatenate", "Maximum", "Minimum", "Multiply", "Subtract")
+TAKEN = ("F", "mask", "nn", "self", "torch", "x", "y")
+"""Names that generated code has for something else."""
 READ_MASKS = (
     "Attention",
     "Bidirectional",
@@ -356,7 +358,11 @@ def network(written: Written, *, logits: bool) -> tuple[str, Wire]:
 
 def input_name(plan: Plan, given: InputPlan) -> str:
     """Return the name of an input as a parameter of `forward`."""
-    return "inputs" if len(plan.inputs) == 1 else identifier(given.name)
+    if len(plan.inputs) == 1:
+        return "inputs"
+    name = identifier(given.name)
+    taken = name in TAKEN or name in {variable(layer.name) for layer in plan.layers}
+    return f"{name}_input" if taken else name
 
 
 def class_name(plan: Plan) -> str:

@@ -283,6 +283,19 @@ def test_without_validation_the_metrics_are_those_of_the_training_data():
     assert "def evaluate" not in source("    Dense(1)", rest=rest.format("[]"))
 
 
+def test_inputs_may_have_any_name():
+    text = """network Two { input: { x: (4,) class: (4,) y: (4,) dense_1: (4,) }
+    layers: a: { Dense(4) } Add("a", "x", "class", "y", "dense_1") Dense(1) loss: mse }"""
+    written = compile_plan(checked(parse(text)))
+    parameters = [f"{name}: torch.Tensor" for name in ("x_input", "class_", "y_input", "dense_1_input")]
+    assert f"    def forward(\n        self, {', '.join(parameters)}\n    ) -> torch.Tensor:\n" in written
+    model = load(written).build_model()
+    ones = [torch.full((2, 4), float(place)) for place in range(4)]
+    found = model(*ones)
+    expected = model.Dense_3(model.Dense_1(ones[0]) + ones[0] + ones[1] + ones[2] + ones[3])
+    assert torch.allclose(found, expected)
+
+
 def test_weights_that_are_not_trained_stay():
     plan = checked(parse(network("    Dense(3, trainable=false) Dense(1)")))
     module = load(compile_plan(plan))
