@@ -1,17 +1,33 @@
-"""A table of the `.neural`, `.nr` and `.rnr` files below a folder: read, checked, layers, parameters, why not.
+"""A table of the `.neural`, `.nr` and `.rnr` files below a folder: read, checked, built, trained, why not.
 
-python benchmarks/neural_files.py FOLDER
+python benchmarks/neural_files.py FOLDER [--most PARAMETERS]
+
+A network is trained for three steps on made-up data. One with more parameters than --most (3e7) is built, and takes one
+step, on torch's device `meta`, which computes shapes and no numbers: the table says `shapes`.
 """
 
 from __future__ import annotations
 
+import argparse
+import contextlib
+import io
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from neural import NeuralError, SourceError, checked, read
+import torch
+
+from neural import NeuralError, SourceError, checked, compile_plan, load, read
 from neural.language.reader import EXTENSIONS
+
+if TYPE_CHECKING:
+    from neural import Plan, SourceFile
+
+
+STEPS, BATCH, LENGTH = 3, 2, 7
+"""Steps, samples of a step, and the size of an axis that only the data tell."""
 
 
 @dataclass(frozen=True)
@@ -20,12 +36,16 @@ class Row:
 
     file: str
     network: str
-    read: bool
-    checked: bool
-    layers: int
-    parameters: int
-    approximated: int
-    why: str
+    read: bool = True
+    checked: bool = True
+    built: str = ""
+    """`yes`, `no` or "" if there is nothing to build."""
+    trained: str = ""
+    """`yes`, `no`, or `shapes` if it was too large for numbers."""
+    layers: int = 0
+    parameters: int = 0
+    approximated: int = 0
+    why: str = ""
 
 
 def why(error: NeuralError) -> str:
@@ -36,62 +56,114 @@ def why(error: NeuralError) -> str:
     return str(error)
 
 
-def rows(path: Path, name: str) -> list[Row]:
+def rows(path: Path, name: str, most: float) -> list[Row]:
     """Return one row for each network of a file, or one for a file without any."""
     try:
         source = read(path)
     except NeuralError as error:
-        return [Row(name, "", read=False, checked=False, layers=0, parameters=0, approximated=0, why=why(error))]
+        return [Row(name, "", read=False, checked=False, why=why(error))]
     if not source.networks:
-        what = "research, no network" if source.research else "no network"
-        return [Row(name, "", read=True, checked=True, layers=0, parameters=0, approximated=0, why=what)]
-    found = []
-    for network in dict.fromkeys(each.name for each in source.networks):
-        try:
-            plan = checked(source, network)
-        except NeuralError as error:
-            reason = why(error)
-            found.append(
-                Row(name, network, read=True, checked=False, layers=0, parameters=0, approximated=0, why=reason)
-            )
-            continue
-        approximated = sum(note.approximated for note in plan.notes)
-        found.append(
-            Row(
-                name,
-                network,
-                read=True,
-                checked=True,
-                layers=len(plan.layers),
-                parameters=plan.parameter_count,
-                approximated=approximated,
-                why="",
-            )
-        )
-    return found
+        return [Row(name, "", why="research, no network" if source.research else "no network")]
+    return [row(source, name, network, most) for network in dict.fromkeys(each.name for each in source.networks)]
+
+
+def row(source: SourceFile, name: str, network: str, most: float) -> Row:
+    """Return the row of one network."""
+    try:
+        plan = checked(source, network)
+    except NeuralError as error:
+        return Row(name, network, checked=False, why=why(error))
+    built, trained, reason = "no", "no", ""
+    try:
+        module = load(compile_plan(plan, source.text), network)
+        small = plan.parameter_count <= most
+        with torch.device("cpu" if small else "meta"):
+            model = module.build_model()
+        built = "yes"
+        train(module, model, plan, small=small)
+        trained = "yes" if small else "shapes"
+    except NeuralError as error:
+        reason = why(error)
+    except Exception as error:  # noqa: BLE001 (a fault of ours is a line of the table)
+        reason = f"{type(error).__name__}: {error}".split("\n", 1)[0]
+    return Row(
+        name,
+        network,
+        built=built,
+        trained=trained,
+        layers=len(plan.layers),
+        parameters=plan.parameter_count,
+        approximated=sum(note.approximated for note in plan.notes),
+        why=reason,
+    )
+
+
+def train(module: Any, model: torch.nn.Module, plan: Plan, *, small: bool) -> None:
+    """Train a model by its own `train` for some steps, or one step for its shapes alone."""
+    found = sum(each.numel() for each in model.parameters())
+    buffers = {key: each for key, each in model.named_buffers() if key.rpartition(".")[2].startswith("running")}
+    found += sum(each.numel() for each in buffers.values())
+    if found != plan.parameter_count:
+        message = f"{found} parameters were built, and {plan.parameter_count} planned"
+        raise ValueError(message)
+    split = plan.training["validation_split"]
+    data = made_data(plan, BATCH if not small else int(STEPS * BATCH / (1 - split)) + 1)
+    if small:
+        with contextlib.redirect_stdout(io.StringIO()):
+            numbers = module.train(model, data, epochs=1, batch_size=BATCH, device="cpu")
+        if not numbers or numbers[0]["loss"] != numbers[0]["loss"]:
+            message = f"the loss is {numbers}"
+            raise ValueError(message)
+        return
+    inputs, targets = module.tensors(data)
+    optimizer = module.make_optimizer(model)
+    loss = module.loss_function(model(*(each.to("meta") for each in inputs)), targets.to("meta"))
+    loss.backward()
+    optimizer.step()
+
+
+def made_data(plan: Plan, samples: int) -> dict[str, torch.Tensor]:
+    """Return random inputs and targets as the network takes them."""
+    words = [layer.parameters["input_dim"] for layer in plan.walk() if layer.type == "Embedding"]
+    data = {}
+    for each in plan.inputs:
+        shape = (samples, *(size or LENGTH for size in each.shape))
+        name = "x" if len(plan.inputs) == 1 else each.name
+        data[name] = torch.randint(0, min(words, default=1), shape) if each.ids else torch.randn(shape)
+    shape = (samples, *(size or LENGTH for size in plan.layers[-1].shape))
+    classes = torch.randint(0, shape[-1], shape[:-1])
+    cross = plan.loss.type in {"categorical_crossentropy", "sparse_categorical_crossentropy"}
+    data["y"] = classes if cross else torch.randint(0, 2, shape).float()
+    return data
 
 
 def main() -> int:
-    if len(sys.argv) != 2 or not Path(sys.argv[1]).is_dir():
-        sys.stderr.write("usage: python benchmarks/neural_files.py FOLDER\n")
-        return 2
-    folder = Path(sys.argv[1])
+    parser = argparse.ArgumentParser(description="A table of the files below a folder.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--most", type=float, default=3e7, help="parameters above which only shapes are computed")
+    options = parser.parse_args()
+    folder = options.folder
+    torch.manual_seed(0)
     paths = sorted(path for path in folder.rglob("*") if path.suffix in EXTENSIONS and path.is_file())
     began = time.perf_counter()
-    table = [row for path in paths for row in rows(path, str(path.relative_to(folder)))]
+    table = [row for path in paths for row in rows(path, str(path.relative_to(folder)), options.most)]
     taken = time.perf_counter() - began
     width = max((len(row.file) for row in table), default=4)
-    print(f"{'file':<{width}}  {'network':<28}  read  checked  layers   parameters  approximated  why not")
+    head = "read  checked  built  trained  layers     parameters  approximated  why not"
+    print(f"{'file':<{width}}  {'network':<29}  {head}")
     for row in table:
         yes = ("yes" if row.read else "no", "yes" if row.checked else "no")
-        numbers = f"{row.layers:>6}  {row.parameters:>11,}  {row.approximated:>12}"
-        print(f"{row.file:<{width}}  {row.network:<28}  {yes[0]:<4}  {yes[1]:<7}  {numbers}  {row.why}".rstrip())
+        numbers = f"{row.layers:>6}  {row.parameters:>13,}  {row.approximated:>12}"
+        words = f"{yes[0]:<4}  {yes[1]:<7}  {row.built:<5}  {row.trained:<7}  {numbers}  {row.why}"
+        print(f"{row.file:<{width}}  {row.network:<29}  {words}".rstrip())
     files = {row.file for row in table}
     unread = {row.file for row in table if not row.read}
     unchecked = {row.file for row in table if not row.checked}
     print(
         f"\n{len(files)} files: {len(files) - len(unread)} read, {len(files) - len(unchecked)} checked; "
-        f"{sum(row.checked for row in table)} of {len(table)} networks or research; {taken:.1f} s"
+        f"{sum(row.checked for row in table)} of {len(table)} networks or research, "
+        f"{sum(row.built == 'yes' for row in table)} built, {sum(row.trained == 'yes' for row in table)} trained and "
+        f"{sum(row.trained == 'shapes' for row in table)} run for their shapes alone; {taken:.1f} s"
     )
     return 0
 

@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from neural.building import build, compile_plan, load
     from neural.check.checker import checked
     from neural.errors import (
         CheckFailed,
@@ -35,8 +36,11 @@ _HOME = {
     "SourceError": "neural.errors",
     "SourceFile": "neural.language.tree",
     "SyntaxFault": "neural.errors",
+    "build": "neural.building",
     "checked": "neural.check.checker",
+    "compile_plan": "neural.building",
     "formatted": "neural.language.formatter",
+    "load": "neural.building",
     "parse": "neural.language.reader",
     "read": "neural.language.reader",
 }
@@ -52,8 +56,11 @@ __all__ = [
     "SourceError",
     "SourceFile",
     "SyntaxFault",
+    "build",
     "checked",
+    "compile_plan",
     "formatted",
+    "load",
     "parse",
     "read",
 ]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.neural.sample_files import CNN, network
 
-from neural import checked, formatted, parse
+from neural import checked, compile_plan, formatted, parse
 from neural.check.registered_parts import OPTIMIZERS, SCHEDULES, TRAINING
 from neural.cli import COMMANDS, main
 from neural.language.tree import SECTIONS
@@ -34,6 +34,11 @@ def test_its_runs_print_what_they_say(tmp_path, monkeypatch, capsys):
         main(command.split())
         said = capsys.readouterr()
         assert said.out + said.err == told
+
+
+def test_its_model_is_what_is_written():
+    (model,) = re.findall(r"```text\n(class .*?)```", PAGE, re.DOTALL)
+    assert model in compile_plan(checked(parse(FILES[0])))
 
 
 def test_all_layers_sections_and_commands_are_named():

@@ -3,8 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from neural import LayerPlan, NeuralError, Plan, Problem, SourceError, SourceFile, checked, formatted, parse, read
+from neural import (
+    LayerPlan,
+    NeuralError,
+    Plan,
+    Problem,
+    SourceError,
+    SourceFile,
+    build,
+    checked,
+    compile_plan,
+    formatted,
+    load,
+    parse,
+    read,
+)
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from torch import nn
 
 
 def shapes(path: Path) -> dict[str, tuple[int | None, ...]]:
@@ -25,3 +45,11 @@ def problems(path: Path) -> tuple[Problem, ...]:
     except NeuralError as error:
         print(error)
     return ()
+
+
+def models(path: Path) -> nn.Module:
+    source: str = compile_plan(checked(read(path)))
+    module: ModuleType = load(source)
+    print(module.build_model())
+    model: nn.Module = build(path, network="Digits")
+    return model

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from neural.cli.check import COMMAND as CHECK
+from neural.cli.compile import COMMAND as COMPILE
 from neural.cli.fmt import COMMAND as FMT
 from neural.cli.version import COMMAND as VERSION
 from neural.errors import NeuralError, SourceError
@@ -15,7 +16,7 @@ from neural.errors import NeuralError, SourceError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = (CHECK, FMT, VERSION)
+COMMANDS = (CHECK, COMPILE, FMT, VERSION)
 """Each is a file of this folder; its callback returns an exit status."""
 OK, PROBLEMS, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 

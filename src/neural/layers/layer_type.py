@@ -77,13 +77,25 @@ ACTIVATED = Parameter("activation", ACTIVATION, "linear", "The activation of its
 BIASED = Parameter("use_bias", FLAG, True, "Add a bias")
 
 
+INITIALIZERS = {
+    "beta": "zeros",
+    "bias": "zeros",
+    "embeddings": "uniform",
+    "gamma": "ones",
+    "moving_mean": "zeros",
+    "moving_variance": "ones",
+    "recurrent": "orthogonal",
+}
+"""Keras's initializers of weights; `glorot_uniform` for all others."""
+
+
 def weight_parameters(*names: str) -> tuple[Parameter, ...]:
     """Return initializer, regularizer and constraint of some weights, such as `kernel` and `bias`."""
     return tuple(
         Parameter(f"{name}_{what}", ANYTHING, default, f"The {what} of its {name}")
         for name in names
         for what, default in (
-            ("initializer", "zeros" if name == "bias" else "glorot_uniform"),
+            ("initializer", INITIALIZERS.get(name, "glorot_uniform")),
             ("regularizer", None),
             ("constraint", None),
         )
