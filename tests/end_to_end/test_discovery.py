@@ -214,8 +214,9 @@ def test_evaluation_is_told_from_training(place: Place) -> None:
 
 
 def test_training_in_eval_mode_is_seen(place: Place) -> None:
-    done = place.run(
-        source=script("""
+    place.write(
+        "train.py",
+        script("""
         model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 3))
         opt = torch.optim.Adam(model.parameters(), lr=1e-2)
         for epoch in range(4):
@@ -226,8 +227,9 @@ def test_training_in_eval_mode_is_seen(place: Place) -> None:
             model.eval()
             with torch.no_grad():
                 model(x)
-        """)
+        """),
     )
+    done = place.run("--overhead", "full", "train.py")
     assert done.status == 0, done.err
     run = record(done)
     assert run.scalar("eval_layers").values.tolist() == [0.0] * 20 + [2.0] * 60

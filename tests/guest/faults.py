@@ -73,6 +73,7 @@ ENTRIES = frozenset(
     capture/loop/torch_patches.py _functions_back
     capture/parameters/parameters.py departs
     capture/parameters/parameters.py gone
+    capture/profiling/timing.py _ended
     capture/layers/layer_hook.py __call__
     capture/layers/layer_hook.py arrives
     capture/readers/reader.py doing

@@ -25,7 +25,7 @@ def test_every_window_is_written_and_memory_is_recorded_all_the_same(
 ) -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    with NeuralDbg(model, profile=True, out=tmp_path, trace=(first, first + 2)) as dbg:
+    with NeuralDbg(model, profile=True, out=tmp_path, trace=(first, first + 1)) as dbg:
         for _ in range(24):
             optimizer.zero_grad()
             model(torch.ones(2, 4)).square().mean().backward()
@@ -42,7 +42,7 @@ def test_every_window_is_written_and_memory_is_recorded_all_the_same(
 
 def test_a_record_of_ours_is_not_called_the_program_s(tmp_path: Path) -> None:
     def window() -> TraceWindow:
-        return TraceWindow((1, 3), tmp_path / "trace.json", Tally())
+        return TraceWindow((1, 2), tmp_path / "trace.json", Tally())
 
     observer, late, never, other = Observer(), window(), window(), window()
     assert observer.start()

@@ -7,6 +7,7 @@ belongs to the call that made its node in the forward pass. Numbers leave.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,8 @@ class _Reading:
         self.found = Peaks()
         self._events, self._device = events, device
         self._now = 0
+        self._sizes: Counter[int] = Counter()
+        """Allocations that were not released, by their bytes."""
         self._begun = False
         self._calls: list[int] = []
         self._nodes: dict[int, list[int]] = {}
@@ -97,7 +100,18 @@ class _Reading:
             node = record.sequence_nr()
         nodes.append(node)
 
+    def _stale(self, size: int) -> bool:
+        """Return True for a release of what was not allocated in this record. Torch's CPU allocator remembers addresses
+        of its earlier records (ProfiledCPUMemoryReporter), and tells of a release there whatever lies there now.
+        """
+        if size < 0 and not self._sizes[-size] and not self._device:
+            return True
+        self._sizes[abs(size)] += 1 if size > 0 else -1
+        return False
+
     def _moves(self, thread: int, size: int) -> None:
+        if self._stale(size):
+            return
         found = self.found
         self._now += size
         if not self._begun or not size:
