@@ -191,7 +191,7 @@ def main():
     encoder, head = nn.Sequential(nn.Linear(4, 4), nn.Tanh()), nn.Linear(4, 1)
     model = nn.ModuleDict({"encoder": encoder, "head": head})
     head(encoder(torch.zeros(1, 4)))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(head.parameters(), lr=0.1)  # a spawned worker shares the weights of its encoder
     for x in DataLoader(Encoded(encoder), batch_size=2, num_workers=2, multiprocessing_context="HOW"):
         loss = head(encoder(x)).square().mean()
         optimizer.zero_grad()
