@@ -141,7 +141,10 @@ def test_remedy_cures_at_its_place(one):
         for key, value in numbers.items():
             new = new.replace(f"{{{key}}}", value)  # noqa: PLW2901 (one group after the other)
         changes.append((old, new, *times))
-    assert_cured(one.cause, before, run(one.script, changed(one.script, one.script, faulty.text, changes), faulty))
+    after = run(one.script, changed(one.script, one.script, faulty.text, changes), faulty)
+    if "could not create a primitive descriptor" in (after.run["outcome"]["message"] or ""):
+        pytest.skip("oneDNN cannot run an LSTM under autocast to bfloat16 on this processor")
+    assert_cured(one.cause, before, after)
 
 
 # ------------------------------------------------------------------------------------------- pasting
