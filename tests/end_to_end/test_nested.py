@@ -30,7 +30,7 @@ def train(steps):
     print(repr(loss.item()))
 
 train(10)
-with NeuralDbg(model, optimizer, out="own", snapshots=["0"], on_step=lambda step, events: None) as dbg:
+with NeuralDbg(model, optimizer, out="own", overhead=None, snapshots=["0"], on_step=lambda step, events: None) as dbg:
     dbg.add_breakpoint("nonfinite_loss", print)
     train(20)
     print(dbg.steps, dbg.inspect("0").statistics["activation"], dbg.get_gradient_history("2").steps[-1])

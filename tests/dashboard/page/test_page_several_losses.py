@@ -23,7 +23,7 @@ def test_each_loss_is_named_and_the_generator_is_not_healthy(browser, gan):
         assert ", g_loss " in said
         page.goto(f"{address.partition('?')[0]}?tab=execution_trace")
         page.wait_for_selector("[data-pane=layers] table")
-        assert "arrowhead: no gradient" in page.inner_text("[data-pane=dataflow]")
+        page.locator("[data-pane=dataflow]", has_text="arrowhead: no gradient").wait_for()  # drawn after the table
         rows = page.inner_text("[data-pane=layers]").splitlines()
         assert any("gen.fc" in row and "\t80\t" in row for row in rows), "4 x 16 weights and 16 biases"
         assert any("disc.fc" in row and "\t48\t" in row for row in rows), "2 x 16 weights and 16 biases"
