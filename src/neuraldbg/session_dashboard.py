@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from neuraldbg import clocks
 from neuraldbg.capture.experiments.experiment import generators_restored
 from neuraldbg.capture.statistics import whole_tensors
+from neuraldbg.control.hook_moments import BETWEEN_STEPS
 from neuraldbg.control.hook_triggers import HookAction, HookTrigger
 from neuraldbg.control.hooks import Hook
 from neuraldbg.control.page_link import PageLink
@@ -40,8 +41,6 @@ _TENSORS: dict[str, tuple[tuple[str, str], ...]] = {
 """Names of the tensors at a moment, and the attributes of the Context that have them."""
 _NUMBERS = ("mean", "std", "rms", "min", "max", "norm")
 """Statistics that the page shows."""
-BETWEEN = ("after_step", "on_loss", "on_event")
-"""Moments between two steps."""
 _WAITS = {"pause": "pausing", "layer": "going on to the next layer", "step": "going on to the next step"}
 """States between a request and the stop that it asks for."""
 
@@ -174,7 +173,7 @@ class PageStops:
         elif word == "layer":
             self._set_once(word, HookTrigger("before_layer", executions=1))
         elif word == "step":
-            first = self._capture.steps + (context.moment not in BETWEEN)
+            first = self._capture.steps + (context.moment not in BETWEEN_STEPS)
             self._set_once(word, *(_first_of(moment, first) for moment in ("before_layer", "before_step")))
 
     def _forget(self, context: Context, *, held: bool = False) -> None:

@@ -9,11 +9,12 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.capture.layers.layer_moments import LayerMoments
+from neuraldbg.capture.profiling.step_clock import own_cost
 from neuraldbg.capture.statistics import whole_tensors
 from neuraldbg.clocks import perf_counter
 from neuraldbg.control.alert_rules import met
 from neuraldbg.control.condition import Condition
-from neuraldbg.control.hook_moments import OF_LAYERS, Context, HookResult
+from neuraldbg.control.hook_moments import BETWEEN_STEPS, OF_LAYERS, Context, HookResult
 from neuraldbg.control.hooks import RECORDED_BYTES
 from neuraldbg.control.registered_hooks import follow_registered, registered
 from neuraldbg.errors import ConfigError, TrainingHalted, UnknownLayer
@@ -298,14 +299,11 @@ class SessionHooks:
 
     def _statistics(self, tensor: Any) -> Mapping[str, float]:
         """Return the statistics of a layer's tensor, and count the time that they take."""
-        tally, began = self._capture.tally, perf_counter()
+        began = perf_counter()
         try:
             return whole_tensors.statistics(tensor)
         finally:
-            if not tally.inside:  # else it is counted by whoever called us
-                spent = perf_counter() - began
-                tally.seconds += spent
-                tally.parts["layers"] = tally.parts.get("layers", 0.0) + spent
+            own_cost(self._capture.tally, began, "layers")
 
     def _now(self, moment: Moment, optimizer: Any) -> Mapping[str, float]:
         """Return the scalars for a moment: before a step the loss is that of the step."""
@@ -333,7 +331,7 @@ class SessionHooks:
             return self._stop(context, hook)
         result = HookResult(context.step, context.moment, action.name, context.layer, context.statistics)
         if action.name == "halt":
-            over = context.moment in ("after_step", "on_loss", "on_event")  # the step has been applied
+            over = context.moment in BETWEEN_STEPS  # the step has been applied
             at = self._capture.steps if over else context.step
             self.halt(f"the hook '{hook.name}' asked for it", at)
             return result

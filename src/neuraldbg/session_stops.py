@@ -14,7 +14,7 @@ from neuraldbg.capture.guest.dynamo_skip import waits
 from neuraldbg.capture.guest.module_tree import training
 from neuraldbg.capture.statistics import state_digests, whole_tensors
 from neuraldbg.control.asked_stops import NAN, Asked, is_nan
-from neuraldbg.control.hook_moments import Context, HookResult
+from neuraldbg.control.hook_moments import BETWEEN_STEPS, Context, HookResult
 from neuraldbg.control.hook_triggers import HookAction, HookTrigger
 from neuraldbg.control.hooks import Hook
 from neuraldbg.debugger.entry import NOT_MAIN, entry, stop, talk_in_another
@@ -22,7 +22,7 @@ from neuraldbg.debugger.missed_stops import MissedStops
 from neuraldbg.debugger.stop import NAMES, QUIT, NoAnswer, Stop
 from neuraldbg.errors import ConfigError, EndedByHand, UnknownLayer
 from neuraldbg.layer_alias import alias
-from neuraldbg.session_dashboard import BETWEEN, PageStops, left_out_of_time
+from neuraldbg.session_dashboard import PageStops, left_out_of_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -103,7 +103,10 @@ class Stops:
         """
         if self._ending:  # nobody who has said `quit` is asked again
             return None
-        where, self._between = self._known(f"step {context.step}", self._where, context), context.moment in BETWEEN
+        where, self._between = (
+            self._known(f"step {context.step}", self._where, context),
+            context.moment in BETWEEN_STEPS,
+        )
         if self._over:
             _LOG.warning("'%s' does not stop at %s: the session has ended.", title, where)
             return None

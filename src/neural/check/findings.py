@@ -1,4 +1,4 @@
-"""What a check finds: problems, notes and searches, collected while it goes on."""
+"""Problems, notes and searches that a check finds, collected while it goes on."""
 
 from __future__ import annotations
 

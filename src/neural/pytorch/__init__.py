@@ -5,9 +5,9 @@ network_class.py     layers -> the class of the model, and a class for each bloc
 training_code.py     loss, optimizer, schedule, the loop
 metrics_code.py      metrics
 model_file.py        all of it as one file
-module_source.py     the text of what torch has no module for
+module_source.py     the text of the modules that torch lacks
 code_layout.py       lines of at most 120 columns
-modules/             what torch has no module for; only these files import torch
+modules/             the modules that torch lacks; only these files import torch
 """
 
 from __future__ import annotations

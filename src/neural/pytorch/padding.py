@@ -1,4 +1,4 @@
-"""What `padding="same"` adds on both sides of an axis, as Keras counts it."""
+"""Places that `padding="same"` adds on both sides of an axis, as Keras counts them."""
 
 from __future__ import annotations
 

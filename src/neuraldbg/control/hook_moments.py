@@ -15,6 +15,8 @@ Moment: TypeAlias = Literal[
 MOMENTS: tuple[Moment, ...] = get_args(Moment)
 OF_LAYERS: tuple[Moment, ...] = ("before_layer", "after_layer", "after_backward")
 """The moments of a layer; the others are moments of a step."""
+BETWEEN_STEPS: tuple[Moment, ...] = ("after_step", "on_loss", "on_event")
+"""The moments at which the step has been applied, and the next one has not begun."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What torch has no module for: classes and functions whose source is copied into a generated file.
+"""Classes and functions that torch lacks, whose source is copied into a generated file.
 
 Only these files of `neural` import torch, and they import nothing else but `math`. A definition may use others of this
 folder: they are copied with it.
