@@ -133,8 +133,8 @@ class RecurrentConvolution(SteppedRecurrent):
         self.padding = padding
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
-        images: torch.Tensor = super().forward(x.movedim(-1, 2), mask)
-        return images.movedim(-3, -1)
+        images: torch.Tensor = super().forward(x.movedim(-1, 2), mask).movedim(-3, -1)
+        return images
 
     def project(self, x: torch.Tensor) -> torch.Tensor:
         images = x.flatten(0, 1)
