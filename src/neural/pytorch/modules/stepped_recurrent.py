@@ -133,13 +133,13 @@ class RecurrentConvolution(SteppedRecurrent):
         self.padding = padding
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
-        images: torch.Tensor = super().forward(x.movedim(-1, 2), mask).movedim(-3, -1)
-        return images
+        return super().forward(x.movedim(-1, 2), mask).movedim(-3, -1)
 
     def project(self, x: torch.Tensor) -> torch.Tensor:
         images = x.flatten(0, 1)
         images = self.padded(images) if self.padding == "same" else images
-        return F.conv2d(images, self.weight_ih, self.bias).unflatten(0, x.shape[:2])
+        projected: torch.Tensor = F.conv2d(images, self.weight_ih, self.bias).unflatten(0, x.shape[:2])
+        return projected
 
     def recur(self, read: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
         return F.conv2d(self.padded(read), weight, bias)
