@@ -64,10 +64,10 @@ def two_layers() -> StepEvents:
 
 def step() -> list[Record]:
     forward = [
-        *moves(7), *mark(names.BEGINS), *mark(f"{ENTERS}0"), *moves(100), *mark(f"{ENTERS}1"), *moves(50, -20),
+        *moves(7), *mark(names.BEGINS), *mark(f"{ENTERS}0"), *moves(100), *mark(f"{ENTERS}1"), *moves(30, 20, -20),
         *mark(f"{LEAVES}1"), *moves(30), *mark(f"{LEAVES}0"),
     ]  # fmt: skip
-    backward = [Record("push", "node", number=12), *moves(400, -400), Record("pop"), *moves(-160)]
+    backward = [Record("push", "node", number=12), *moves(400, -400), Record("pop"), *moves(-100, -30, -30)]
     return [*forward, *mark(names.BACKWARD), *backward, *mark(names.AFTER_BACKWARD)]
 
 
