@@ -66,6 +66,10 @@ def told(session: NeuralDbg) -> dict[str, Any]:
 
 MEASURED = {"timing", "footprint", "growth"}
 """Facts that are times and bytes of this moment."""
+DERIVED = {"dead_indices"}
+"""Facts from the steps that were delivered before theirs: how many those are depends on the time they wait. The last
+version of each counts.
+"""
 
 
 def facts(session: NeuralDbg) -> list[tuple[int, str, str]]:
@@ -74,7 +78,9 @@ def facts(session: NeuralDbg) -> list[tuple[int, str, str]]:
     """
     told = [fact for fact in session.record().facts if fact.key not in MEASURED]
     values = [{name: held for name, held in fact.value.items() if not name.startswith("code above")} for fact in told]
-    return [(fact.step, fact.key, json.dumps(value, sort_keys=True)) for fact, value in zip(told, values, strict=True)]
+    read = [(fact.step, fact.key, json.dumps(value, sort_keys=True)) for fact, value in zip(told, values, strict=True)]
+    last = {key: (-1, key, value) for _, key, value in read if key in DERIVED}
+    return [fact for fact in read if fact[1] not in DERIVED] + list(last.values())
 
 
 def nested(inner: Callable[[nn.Module], NeuralDbg] | None) -> tuple[Program, NeuralDbg | None]:
