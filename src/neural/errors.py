@@ -2,6 +2,7 @@
 
     NeuralError
     ├── FileUnreadable     no file, no text, or an extension of another language
+    ├── ConfigUnreadable   the file of settings, or a key or value in it
     ├── SourceError        something in the text of a file; carries one Problem for each place
     │   ├── SyntaxFault    the text is not of the language
     │   └── CheckFailed    the text can be read, and no model can be made of it
@@ -102,6 +103,10 @@ class NeuralError(Exception):
 
 class FileUnreadable(NeuralError, OSError):
     """Raised if a path leads to no text of the language."""
+
+
+class ConfigUnreadable(NeuralError, ValueError):
+    """Raised if a `neural_config.yaml` holds what is no setting."""
 
 
 class MissingPackage(NeuralError, ImportError):

@@ -8,17 +8,29 @@ from typing import TYPE_CHECKING
 import click
 
 from neural.cli.check import COMMAND as CHECK
+from neural.cli.clean import COMMAND as CLEAN
 from neural.cli.compile import COMMAND as COMPILE
+from neural.cli.config_file import defaults
 from neural.cli.fmt import COMMAND as FMT
+from neural.cli.run import COMMAND as RUN
 from neural.cli.version import COMMAND as VERSION
 from neural.errors import NeuralError, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = (CHECK, COMPILE, FMT, VERSION)
+COMMANDS = (
+    CHECK,
+    CLEAN,
+    COMPILE,
+    FMT,
+    RUN,
+    VERSION,
+)
 """Each is a file of this folder; its callback returns an exit status."""
 OK, PROBLEMS, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
+_WITHOUT_DEFAULTS = {"-h", "--help", "--version", "version"}
+"""Arguments with which no file of settings is read: help must be there when that is wrong."""
 
 
 def _print_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
@@ -41,8 +53,10 @@ for _command in COMMANDS:
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
+    given = sys.argv[1:] if args is None else list(args)
     try:
-        result = GROUP.main(None if args is None else list(args), prog_name="neural", standalone_mode=False)
+        told = {} if set(given) & _WITHOUT_DEFAULTS else defaults(GROUP)
+        result = GROUP.main(given, prog_name="neural", standalone_mode=False, default_map=told)
         return int(result or 0)
     except click.ClickException as error:
         error.show()

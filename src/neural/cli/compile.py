@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from neural.errors import FileUnreadable
+from neural.workspace import Workspace
 
 BACKENDS = ("pytorch",)
 OTHERS = ("jax", "onnx", "tensorflow")
@@ -41,5 +42,7 @@ def COMMAND(file: str, output: str | None, network: str | None, backend: str) ->
         path.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
         raise FileUnreadable(f"{path} could not be written: {error.strerror or error}") from None
+    if not output:  # a file whose name the user chose is the user's
+        Workspace().made(path)
     click.echo(f"{path}: the network {plan.name}, {plan.parameter_count:,} parameters")
     return 0

@@ -341,7 +341,7 @@ def _stopping(patience: int, split: bool) -> list[str]:
 def _main(plan: Plan) -> list[str]:
     training: Any = plan.training
     path = training["save_path"]
-    options = ["epochs=options.epochs"]
+    options = ["epochs=options.epochs", "batch_size=options.batch_size"]
     options += ["seed=options.seed"] if training["shuffle"] else []
     options += ["device=options.device"]
     names = " and ".join(_key(plan, each) for each in plan.inputs)
@@ -351,6 +351,7 @@ def _main(plan: Plan) -> list[str]:
         'parser = argparse.ArgumentParser(description="Build and train the model.")',
         f'parser.add_argument("--data", required=True, help="a file .npz with {names} and y")',
         'parser.add_argument("--epochs", type=int, default=EPOCHS)',
+        'parser.add_argument("--batch-size", type=int, default=BATCH_SIZE)',
         'parser.add_argument("--seed", type=int, default=SEED)',
         'parser.add_argument("--device", default=DEVICE)',
         "options = parser.parse_args()",

@@ -1,0 +1,122 @@
+"""From a file and data to a program that trains: the compiled model and its arrays in the folder `.neural`.
+
+Every command that trains runs this program by its command line, so that a user can run it by hand, too.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from neural.building import compile_plan
+from neural.check.checker import checked
+from neural.data import samples_for
+from neural.errors import FileUnreadable
+from neural.language.reader import read
+from neural.workspace import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from neural.data import Samples
+    from neural.plan import Plan, Search
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Hold a program that trains a network, and what was decided on the way to it."""
+
+    plan: Plan
+    script: Path
+    """The Python file that builds and trains the network."""
+    arguments: tuple[str, ...]
+    """What follows the script on its command line."""
+    samples: Samples
+    said: tuple[str, ...]
+    """Sentences for the user: the network, the data, what was changed so that they fit."""
+
+    @property
+    def line(self) -> str:
+        """The command line by which a shell runs the program."""
+        return shlex.join(["python", str(self.script), *self.arguments])
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Hold what the command line asks for; None leaves it to the file."""
+
+    network: str | None = None
+    data: Path | None = None
+    dataset: str | None = None
+    download: bool = False
+    epochs: int | None = None
+    batch_size: int | None = None
+    seed: int | None = None
+    device: str | None = None
+
+
+def prepare(
+    file: str | Path,
+    wanted: Wanted | None = None,
+    *,
+    choose: Callable[[Search], Any] | None = None,
+    name: str | None = None,
+    workspace: Workspace | None = None,
+) -> Prepared:
+    """Write the program that trains a network of `file`, and its data; see `checked` for `choose`.
+
+    `name` is that of the two files, by default that of `file`. Raises CheckFailed for what cannot be built, and
+    a NeuralError for data that are missing or do not fit.
+    """
+    wanted, workspace = wanted or Wanted(), workspace or Workspace()
+    source = read(file)
+    plan = checked(source, wanted.network, choose=choose)
+    text = compile_plan(plan, source.text)
+    dataset = wanted.dataset
+    if dataset is None and wanted.data is None:
+        dataset = bundled_for(plan)
+    samples = samples_for(plan, data=wanted.data, dataset=dataset, download=wanted.download, seed=wanted.seed or 0)
+    stem = name or Path(file).stem
+    script, arrays = workspace.path(f"{stem}.py"), workspace.path(f"{stem}-data.npz")
+    try:
+        script.write_text(text, encoding="utf-8", newline="\n")
+        samples.save(arrays)
+    except OSError as error:
+        raise FileUnreadable(f"{error.filename or script} could not be written: {error.strerror or error}") from None
+    options = {
+        "--epochs": wanted.epochs,
+        "--batch-size": wanted.batch_size,
+        "--seed": wanted.seed,
+        "--device": wanted.device,
+    }
+    given = [f"{option}={value}" for option, value in options.items() if value is not None]
+    said = (
+        f"{file}: network {plan.name}, {plan.parameter_count:,} parameters, as {script}",
+        *(f"{file}:{note.line}: {note.text}" for note in plan.notes),
+        f"data: {samples.source}, {len(samples.arrays['y']):,} samples, as {arrays}",
+        *samples.notes,
+    )
+    return Prepared(plan, script, ("--data", str(arrays), *given), samples, said)
+
+
+_BUNDLED = (
+    # input without the batch, outputs, name
+    ((64,), 10, "digits"),
+    ((4,), 3, "iris"),
+    ((13,), 3, "wine"),
+    ((30,), 2, "breast_cancer"),
+    ((30,), 1, "breast_cancer"),
+    ((10,), 1, "diabetes"),
+)
+
+
+def bundled_for(plan: Plan) -> str | None:
+    """Return the name of a data set of scikit-learn that a network is made for by its shapes, None if there is none."""
+    if len(plan.inputs) != 1 or plan.inputs[0].ids:
+        return None
+    shape, output = plan.inputs[0].shape, plan.layers[-1].shape
+    if len(shape) == 3 and shape[-1] in (1, 3) and output[-1] == 10:  # images of ten classes
+        return "digits"
+    return next((name for at, outputs, name in _BUNDLED if at == shape and outputs == output[-1]), None)
