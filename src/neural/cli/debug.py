@@ -6,6 +6,7 @@ language.
 
 from __future__ import annotations
 
+import json
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from neural.cli.training_options import training_options
 
 if TYPE_CHECKING:
     from neural.preparing import Wanted
+    from neuraldbg.nouns import Diagnosis
 
 MADE_UP = "made-up data"
 
@@ -97,23 +99,28 @@ def COMMAND(  # noqa: N802 (the contract)
         return main(["compare", *compare])
     if file is None:
         raise click.UsageError("name a .neural file or a Python script, or two runs with --compare")
-    given, note = _options(options), ""
+    given, words = _options(options), None
     if Path(file).suffix == ".py":
         _nothing_but_the_script(wanted)
         line = (file, *arguments)
     else:
+        from neural.file_lines import file_lines  # noqa: PLC0415
         from neural.preparing import prepare  # noqa: PLC0415
 
         if arguments:
             raise click.UsageError(f"{shlex.join(arguments)}: a .neural file takes no arguments")
         prepared = prepare(file, wanted)
-        note = MADE_UP if prepared.samples.synthetic else ""
+        given += [f"--note={MADE_UP}"] if prepared.samples.synthetic else []
         line = (str(prepared.script), *prepared.arguments)
         announce(prepared.said, "")
+
+        def words(diagnosis: Diagnosis) -> str:
+            return "\n".join(file_lines(json.loads(diagnosis.to_json()), prepared.plan, prepared.source))
+
     stops = bool(options["step"] or options["breakpoints"] or options["events"] or options["at"])
-    whole = ["debug" if stops else "run", *given, *([f"--note={note}"] if note else []), *line]
+    whole = ["debug" if stops else "run", *given, *line]
     announce((), shlex.join(["neuraldbg", *whole]))
-    return main(whole)
+    return main(whole, words)
 
 
 def _options(options: dict[str, object]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
@@ -14,6 +14,11 @@ from neuraldbg.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from neuraldbg.nouns import Diagnosis
+
+Words: TypeAlias = "Callable[[Diagnosis], str]"
+"""Returns what a caller of the command line has to say of a diagnosis, "" for nothing."""
 
 _MOST = 200
 """Characters of a note at most: it stands below every picture."""
@@ -30,6 +35,9 @@ class Further:
     note: str = ""
     """A remark that every picture of the run shows."""
 
+    words: Words | None = None
+    """What the caller of the command line says of a diagnosis."""
+
     @property
     def keywords(self) -> dict[str, Any]:
         """Return what of it a session is told."""
@@ -43,7 +51,8 @@ def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
     def called(*, views: tuple[str, ...], export: str | None, note: str, **given: Any) -> Any:
         if len(note) > _MOST or not note.isprintable():
             raise click.UsageError(f"--note is one line of at most {_MOST} characters")
-        return function(**given, further=Further(_known(views), _target(export), note))
+        words: Words | None = click.get_current_context().obj
+        return function(**given, further=Further(_known(views), _target(export), note, words))
 
     for option in reversed(_OPTIONS):
         called = option(called)

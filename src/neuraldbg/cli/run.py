@@ -423,6 +423,8 @@ def _text(
             place, beside = _place(file, request) if file is not None else ("", "")
             saved = f"Saved in {place}{beside}" if place else ""
             print_diagnosis(diagnosis, console, verbose=request.verbose, saved=saved)
+            if request.further.words is not None and (said := request.further.words(diagnosis)):
+                console.print(f"\n{said}", markup=False, highlight=False, soft_wrap=True)
             if profile is not None:
                 from neuraldbg.show.terminal.profile import print_profile  # noqa: PLC0415 (only where it is asked for)
 
