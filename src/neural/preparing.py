@@ -107,6 +107,7 @@ def prepare(
 _BUNDLED = (
     # input without the batch, outputs, name
     ((64,), 10, "digits"),
+    ((8, 8), 10, "digits"),
     ((4,), 3, "iris"),
     ((13,), 3, "wine"),
     ((30,), 2, "breast_cancer"),
