@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from sklearn.datasets import load_digits
 from torch.nn.functional import binary_cross_entropy_with_logits
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, TensorDataset
 
 import neural
 
@@ -15,13 +15,13 @@ generator = neural.build(file, "Generator")
 discriminator = neural.build(file, "Discriminator")  # gives logits: its loss takes the sigmoid
 
 images = torch.tensor(load_digits().data, dtype=torch.float32) / 16
-batches = DataLoader(images, batch_size=64, shuffle=True, drop_last=True)
+batches = DataLoader(TensorDataset(images), batch_size=64, shuffle=True, drop_last=True)
 real, fake = torch.ones(64, 1), torch.zeros(64, 1)
 generator_optimizer = torch.optim.Adam(generator.parameters(), lr=1e-3, betas=(0.5, 0.999))
 discriminator_optimizer = torch.optim.Adam(discriminator.parameters(), lr=1e-3, betas=(0.5, 0.999))
 
 for epoch in range(10):
-    for batch in batches:
+    for (batch,) in batches:
         made = generator(torch.randn(64, 8))
 
         discriminator_optimizer.zero_grad()
