@@ -210,6 +210,8 @@ class FunctionWriter:
             raise NotWritten("with merge_mode=None, which gives two outputs, is not built")
         if child.type == "ConvGRU2D":
             raise NotWritten("around ConvGRU2D is not built")
+        if child.parameters.get("go_backwards"):
+            raise NotWritten("is built around a layer which reads forwards")
         within = Use(child, use.inputs)
         writer = WRITERS[child.type] if child.type.startswith("Conv") else None
         inner = writer.write(within) if writer else write_recurrent(within)

@@ -127,7 +127,7 @@ def excite(layer: LayerPlan, module: Any, made: Any, _: Any) -> None:
 
 
 def scale(layer: LayerPlan, module: Any, made: Any, values: list[np.ndarray]) -> None:
-    put(module.scale, values[0].reshape(()))
+    module.scale.data.fill_(values[0].item())
 
 
 PUT = {
