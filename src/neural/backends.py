@@ -76,7 +76,9 @@ def require_run(chosen: Backend) -> None:
 def require_debug(chosen: Backend) -> None:
     """Raise NotDebugged if `neural debug` cannot watch a backend."""
     if not chosen.debugged:
-        raise NotDebugged(f"the debugger watches PyTorch, and not {chosen.label}: leave out --backend, or use neural run")
+        raise NotDebugged(
+            f"the debugger watches PyTorch, and not {chosen.label}: leave out --backend, or use neural run"
+        )
 
 
 def _installed(package: str) -> bool:

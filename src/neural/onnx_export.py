@@ -51,7 +51,9 @@ def export(plan: Plan, path: str | Path, text: str = "", *, weights: str | Path 
         raise FileUnreadable(f"{path} could not be written: {error.strerror or error}") from None
     except Exception as error:
         reason = str(error).strip().split("\n", 1)[0]
-        raise NotExported(f"torch could not export the network {plan.name}: {type(error).__name__}: {reason}") from error
+        raise NotExported(
+            f"torch could not export the network {plan.name}: {type(error).__name__}: {reason}"
+        ) from error
     if fixed:
         words = "a layer that runs step by step needs a size in the section `input`"
         raise NotExported(f"the export would fix {' and '.join(fixed)}, which the file leaves open: {words}")
@@ -67,6 +69,6 @@ def _load(module: Any, model: Any, path: Path) -> None:
         lines = [line.strip() for line in str(error).split("\n")]
         reason = " ".join(lines[1:3]) or lines[0]
         raise FileUnreadable(f"{path} has not the weights of this network: {reason[:300]}") from None
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 (a file of anything raises anything)
         words = "is no state dict, such as torch.save(model.state_dict(), FILE) writes"
         raise FileUnreadable(f"{path} {words} ({type(error).__name__})") from None

@@ -48,7 +48,9 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     except UnknownBackend as error:
         raise click.BadParameter(str(error), param_hint="--backend") from None
     if chosen.name != "onnx" and (weights is not None or seed is not None):
-        raise click.BadParameter("a Python file begins with new weights: these are for --backend onnx", param_hint="--weights, --seed")
+        raise click.BadParameter(
+            "a Python file begins with new weights: these are for --backend onnx", param_hint="--weights, --seed"
+        )
     source = read(file)
     plan = checked(source, network)
     path = Path(output) if output else Path(file).with_suffix(chosen.suffix)
@@ -73,6 +75,10 @@ def _export(plan: Plan, text: str, path: Path, weights: str | None, seed: int) -
     if str(path) == "-":
         raise click.BadParameter("an ONNX file is not text: name a file", param_hint="--output")
     export(plan, path, text, weights=weights, seed=seed)
-    words = f"with the weights of {weights}" if weights else f"random weights of seed {seed}: --weights FILE.pt for trained ones"
+    words = (
+        f"with the weights of {weights}"
+        if weights
+        else f"random weights of seed {seed}: --weights FILE.pt for trained ones"
+    )
     click.echo(f"{path}: the network {plan.name}, {plan.parameter_count:,} parameters, {words}")
     return 0

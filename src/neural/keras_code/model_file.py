@@ -90,7 +90,7 @@ def _head(plan: Plan, code: str, backend: str) -> str:
 def _device_name(plan: Plan) -> str:
     """Return the device that the file asks for; a GPU is the choice of the backend if there is one."""
     named = named_device(plan)
-    return named if named == "cpu" or named.startswith("cuda:") and named != "cuda:0" else "auto"
+    return named if named == "cpu" or (named.startswith("cuda:") and named != "cuda:0") else "auto"
 
 
 # ---------------------------------------------------------------- training
@@ -199,7 +199,7 @@ def _device() -> list[str]:
         '    if device == "auto":',
         "        return contextlib.nullcontext()",
         '    kind, _, number = device.replace("cuda", "gpu").partition(":")',
-        "    return keras.device(f\"{kind}:{number or 0}\")",
+        '    return keras.device(f"{kind}:{number or 0}")',
     ]
 
 

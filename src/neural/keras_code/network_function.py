@@ -1,7 +1,7 @@
 """Write `build_model()`: layers enter, the text of functions leaves.
 
-The functional API calls one layer after another, so a block stands where it is used, and its layers are called after it:
-`ResidualConnection_1_Conv2D_2`. What runs at each step becomes a function that makes a model of its own.
+The functional API calls one layer after another, so a block stands where it is used, and its layers are named after
+it: `ResidualConnection_1_Conv2D_2`. What runs at each step becomes a function that makes a model of its own.
 """
 
 from __future__ import annotations
@@ -232,7 +232,8 @@ class FunctionWriter:
         inner = FunctionWriter(self.written, layer.children)
         inner.wires = {"": Wire("inputs", within)}
         last = inner.write()
-        words = f"Return the layers that {layer.name} applies at each step: {shape_text(given)} to {shape_text(layer.shape)}"
+        shapes = f"{shape_text(given)} to {shape_text(layer.shape)}"
+        words = f"Return the layers that {layer.name} applies at each step: {shapes}"
         lines = [f"def {name}() -> keras.Model:", f'    """{words}."""', f"    inputs = keras.Input({tuple(within)})"]
         lines += [f"    {line}" for line in without_unread(inner.body)]
         lines.append(f"    return keras.Model(inputs, {last.text}, name={literal(layer.name)})")

@@ -96,7 +96,9 @@ def rate_by_epoch(plan: Plan) -> str:
     if plan.schedule is None or plan.schedule.type != "StepDecay":
         return ""
     values: Any = plan.schedule.parameters
-    return f"{plan.optimizer.parameters['learning_rate']!r} * {values['decay_rate']} ** (epoch // {values['decay_steps']})"
+    return (
+        f"{plan.optimizer.parameters['learning_rate']!r} * {values['decay_rate']} ** (epoch // {values['decay_steps']})"
+    )
 
 
 def metrics_code(plan: Plan) -> tuple[list[str], set[str]]:
@@ -109,9 +111,8 @@ def metrics_code(plan: Plan) -> tuple[list[str], set[str]]:
         kind = _accuracy(plan) if name == "accuracy" else METRICS[name]
         if kind == "R2Score" and len(plan.layers[-1].shape) != 1:
             raise NoSuchTraining("the metric r2_score is built for an output of one axis only")
-        own = kind in OWN
         if sparse and kind in SPARSE:
-            kind, own = f"Sparse{kind}", True
+            kind = f"Sparse{kind}"
         home = "" if kind in OWN else "keras.metrics."
         made = f"{home}{kind}(name={literal(name)})"
         found.append(f"OfClasses({made})" if sparse and not kind.startswith("Sparse") else made)

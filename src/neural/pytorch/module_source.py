@@ -1,4 +1,4 @@
-"""The source of `neural.pytorch.modules` or another folder, read as text: what a generated file uses is copied into it."""
+"""The source of `modules/`, read as text: what a generated file uses is copied into it."""
 
 from __future__ import annotations
 

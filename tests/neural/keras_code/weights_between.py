@@ -130,6 +130,7 @@ def scale(layer: LayerPlan, module: Any, made: Any, values: list[np.ndarray]) ->
     module.scale.data.fill_(values[0].item())
 
 
+KINDS = [f"{kind}{suffix}" for kind in ("LSTM", "GRU", "SimpleRNN") for suffix in ("", "Cell", "DropoutWrapper")]
 PUT = {
     "Attention": scale,
     "Bidirectional": both,
@@ -137,7 +138,7 @@ PUT = {
     "ConvLSTM2D": images,
     "MultiHeadAttention": attention,
     "SqueezeExcitation": excite,
-    **{f"{kind}{suffix}": recurrent for kind in ("LSTM", "GRU", "SimpleRNN") for suffix in ("", "Cell", "DropoutWrapper")},
+    **dict.fromkeys(KINDS, recurrent),
 }
 
 

@@ -96,6 +96,7 @@ class TransformerDecoder(keras.Layer):
         return self.norms[2](x + self.dropouts[3](self.outer(self.dropouts[2](self.inner(x)))))
 
     def compute_mask(self, x: Any, previous_mask: Any = None) -> Any:
+        del x
         return previous_mask[0] if isinstance(previous_mask, (list, tuple)) else previous_mask
 
     def compute_output_shape(
