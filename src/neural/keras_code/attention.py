@@ -22,6 +22,9 @@ def attend_by_heads(use: Use) -> LayerCode:
     values, places = use.values, _places(use)
     if values["return_attention_scores"]:
         raise NotWritten("has return_attention_scores=true, and a layer has one output here")
+    if use.backend == "jax" and values["value_dim"] not in {None, values["key_dim"]}:
+        # Keras 3.15.1 gives both to jax.nn.dot_product_attention, which reshapes one as the other.
+        raise NotWritten("has a value_dim other than key_dim, which Keras cannot run on JAX")
     words = arguments(
         values["num_heads"],
         values["key_dim"],

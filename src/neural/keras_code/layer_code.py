@@ -38,6 +38,8 @@ class Use:
 
     layer: LayerPlan
     inputs: tuple[Wire, ...]
+    backend: str = "keras"
+    """What Keras runs on: `jax`, `tensorflow`, or `keras` if the file leaves it open."""
 
     @property
     def x(self) -> str:

@@ -35,6 +35,7 @@ class Written:
 
     plan: Plan
     source_lines: Sequence[str] = ()
+    backend: str = "keras"
     problems: list[Problem] = field(default_factory=list)
     helpers: set[str] = field(default_factory=set)
     functions: list[str] = field(default_factory=list)
@@ -78,9 +79,10 @@ class FunctionWriter:
             return
         if layer.parameters.get("projection"):
             known = (known[0], self.projected(layer, known[1]))
-        use = Use(layer, known)
+        use = Use(layer, known, self.written.backend)
         code, keeps_steps = self.code(layer, use)
         target = self.target(place, layer)
+        places: str | None
         if layer.type == "Embedding":
             places = self.unused("mask")
             self.body.append(f"{places} = ops.not_equal({use.x}, 0)  # False at empty places")
@@ -212,7 +214,7 @@ class FunctionWriter:
             raise NotWritten("around ConvGRU2D is not built")
         if child.parameters.get("go_backwards"):
             raise NotWritten("is built around a layer which reads forwards")
-        within = Use(child, use.inputs)
+        within = Use(child, use.inputs, use.backend)
         writer = WRITERS[child.type] if child.type.startswith("Conv") else None
         inner = writer.write(within) if writer else write_recurrent(within)
         words = f"{inner.make}({inner.words})" + ("" if mode == "concat" else f", merge_mode={literal(mode)}")
@@ -224,7 +226,7 @@ class FunctionWriter:
         within, child = given[1:], layer.children[0]
         writer = WRITERS.get(child.type)
         if writer and len(layer.children) == 1:
-            code = writer.write(Use(child, (Wire("x", within),)))
+            code = writer.write(Use(child, (Wire("x", within),), self.written.backend))
             if code.blocks == 1 and not code.reads:
                 self.written.helpers.update(code.helpers)
                 return LayerCode("layers.TimeDistributed", self.made(child, code, literal(child.name)))

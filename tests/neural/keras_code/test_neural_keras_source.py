@@ -96,6 +96,13 @@ def test_what_keras_has_not_is_a_problem_with_its_place(layers, words):
     assert words in told
 
 
+def test_what_keras_cannot_run_on_jax():
+    file = network("    MultiHeadAttention(2, 3, value_dim=4)", "(6, 4)")
+    with pytest.raises(CheckFailed, match=r"a\.neural:4:5: MultiHeadAttention has a value_dim other than key_dim"):
+        source(file, "jax")
+    assert "value_dim=4" in source(file, "tensorflow")
+
+
 def test_all_problems_are_told_at_once():
     told = problem("LSTM(3, stateful=true, return_sequences=true) GRU(3, stateful=true)")
     assert told.count("stateful=true: a state that outlives a batch") == 2
