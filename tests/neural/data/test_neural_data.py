@@ -214,7 +214,7 @@ def test_a_data_set_of_torchvision_is_read_from_the_disk_alone(tmp_path):
 
 
 def test_without_torchvision_it_is_named():
-    with pytest.raises(MissingPackage, match="the data set cifar10 needs the package torchvision: pip install torchvision"):
+    with pytest.raises(MissingPackage, match="cifar10 needs the package torchvision: pip install torchvision"):
         samples_for(plan("(32, 32, 3)", "Output(10)", layers="Flatten()"), dataset="CIFAR10")
 
 
