@@ -186,7 +186,7 @@ def test_the_page_opens_at_the_part_that_is_asked_for(place, browser):
         "0",
         "--dead-neurons",
         "--epochs",
-        "400",
+        "100000",
         "tiny.neural",
     ]
     with (
