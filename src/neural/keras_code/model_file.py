@@ -198,8 +198,8 @@ def _device() -> list[str]:
         '    """Return the scope of a device such as `cpu` or `cuda:1`; `auto` is the choice of the backend."""',
         '    if device == "auto":',
         "        return contextlib.nullcontext()",
-        '    kind, _, number = device.replace("cuda", "gpu").partition(":")',
-        '    return keras.device(f"{kind}:{number or 0}")',
+        "    # No number if none is given: Keras on torch takes `cpu:0` for another device than `cpu`.",
+        '    return keras.device(device.replace("cuda", "gpu"))',
     ]
 
 
