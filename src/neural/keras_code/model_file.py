@@ -61,7 +61,9 @@ def _head(plan: Plan, code: str, backend: str) -> str:
         *(["from typing import Any"] if re.search(r"\bAny\b", code) else []),
     ]
     lines = [
-        f'"""The network {plan.name} of {file} for Keras 3, written by `neural compile`. Build and train it:',
+        f'"""The network {plan.name} of {file} for Keras 3, written by `neural compile`.',
+        "",
+        "Build and train it:",
         "",
         "    python THIS_FILE --data FILE.npz",
         "",
