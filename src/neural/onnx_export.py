@@ -33,6 +33,8 @@ def export(plan: Plan, path: str | Path, text: str = "", *, weights: str | Path 
     NotExported is raised with the reason if ONNX cannot express the network.
     """
     require(backend("onnx"))
+    if not Path(path).parent.is_dir():
+        raise FileUnreadable(f"{path} could not be written: there is no folder {Path(path).parent}")
     names = ("write_onnx", "sample_inputs", "load_weights")
     helpers = "\n\n\n".join(copied(names))
     source = compile_plan(plan, text)

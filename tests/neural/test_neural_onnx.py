@@ -89,6 +89,11 @@ def test_an_axis_that_the_export_would_fix(tmp_path):
     assert not (tmp_path / "a.onnx").exists()
 
 
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(FileUnreadable, match="could not be written: there is no folder"):
+        export(checked(parse(FILES["dense"], "a")), tmp_path / "no" / "a.onnx", FILES["dense"])
+
+
 def test_weights_of_another_network(tmp_path):
     file, other = FILES["dense"], FILES["lstm"]
     model = load(compile_plan(checked(parse(other, "a")), other)).build_model()

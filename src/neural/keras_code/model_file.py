@@ -61,7 +61,9 @@ def _head(plan: Plan, code: str, backend: str) -> str:
         *(["from typing import Any"] if re.search(r"\bAny\b", code) else []),
     ]
     lines = [
-        f'"""The network {plan.name} of {file} for Keras 3, written by `neural compile`. Build and train it:',
+        f'"""The network {plan.name} of {file} for Keras 3, written by `neural compile`.',
+        "",
+        "Build and train it:",
         "",
         "    python THIS_FILE --data FILE.npz",
         "",
@@ -198,8 +200,8 @@ def _device() -> list[str]:
         '    """Return the scope of a device such as `cpu` or `cuda:1`; `auto` is the choice of the backend."""',
         '    if device == "auto":',
         "        return contextlib.nullcontext()",
-        '    kind, _, number = device.replace("cuda", "gpu").partition(":")',
-        '    return keras.device(f"{kind}:{number or 0}")',
+        "    # No number if none is given: Keras on torch takes `cpu:0` for another device than `cpu`.",
+        '    return keras.device(device.replace("cuda", "gpu"))',
     ]
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from neural.plan import InputPlan, LayerPlan, Plan
 
-TAKEN = ("inputs", "keras", "layers", "ops", "shortcut", "x")
+TAKEN = ("block", "inputs", "keras", "layer", "layers", "ops", "range", "shortcut", "x")
 """Names that generated code has for something else."""
 INDENT = "    "
 
@@ -61,13 +61,26 @@ class FunctionWriter:
 
     def write(self) -> Wire:
         """Write all layers, and return the last output."""
+        read = self.leading()
         for place, layer in enumerate(self.layers):
+            if layer.name not in read:
+                self.written.problem(layer, "leads not to the output, and a model of Keras has nothing else")
+                self.wires[layer.name] = Wire("x", layer.shape)
+                continue
             try:
                 self.layer(place, layer)
             except NotWritten as error:
                 self.written.problem(layer, str(error))
                 self.wires[layer.name] = Wire("x", layer.shape)
         return self.wires[self.layers[-1].name]
+
+    def leading(self) -> set[str]:
+        """Return the names of the layers from which the last one follows."""
+        found = {self.layers[-1].name}
+        for layer in reversed(self.layers):
+            if layer.name in found:
+                found.update(layer.inputs)
+        return found
 
     # ---------------------------------------------------------------- one layer
 
@@ -280,10 +293,11 @@ def network(written: Written, keys: Iterable[str]) -> str:
     last = writer.write()
     shapes = " and ".join(f"{shape_text(each.shape)}{' of ids' if each.ids else ''}" for each in plan.inputs)
     inputs = names[0] if len(names) == 1 else f"[{', '.join(names)}]"
+    name = re.sub(r"[^A-Za-z0-9_]", "_", identifier(plan.name))  # TensorFlow's names are ASCII
     lines = [
         "def build_model() -> keras.Model:",
         f'    """Return the model with new random weights: {shapes} to {shape_text(plan.layers[-1].shape)}."""',
         *(f"    {line}" for line in (*starts, *without_unread(writer.body))),
-        f"    return keras.Model({inputs}, {last.text}, name={literal(identifier(plan.name))})",
+        f"    return keras.Model({inputs}, {last.text}, name={literal(name)})",
     ]
     return "\n".join(lines)

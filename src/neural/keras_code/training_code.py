@@ -114,7 +114,10 @@ def metrics_code(plan: Plan) -> tuple[list[str], set[str]]:
         if sparse and kind in SPARSE:
             kind = f"Sparse{kind}"
         home = "" if kind in OWN else "keras.metrics."
-        made = f"{home}{kind}(name={literal(name)})"
+        classes = plan.layers[-1].shape[-1]
+        # Keras cannot look for the 5 largest of fewer classes.
+        words = arguments(k=classes if "TopK" in kind and classes and classes < 5 else None, name=literal(name))
+        made = f"{home}{kind}({words})"
         found.append(f"OfClasses({made})" if sparse and not kind.startswith("Sparse") else made)
     return found, {each for each in OWN if any(f"{each}(" in text for text in found)}
 

@@ -67,7 +67,7 @@ def compare(file: str, name: str, network: str | None = None, *, train: bool = F
         outputs, (_, targets) = twin.eval()(*tensors), other.tensors(data)
         found["losses"] = [
             float(model.loss(keras.ops.convert_to_tensor(module.arrays(arrays_of(data))[1]), given)),
-            float(other.loss_function(outputs, targets)),
+            other.loss_function(outputs, targets).item(),
         ]
         found["torch_shape"] = list(wanted.shape[1:])
         found["difference"] = float(np.abs(wanted - given).max() / max(1.0, np.abs(wanted).max()))

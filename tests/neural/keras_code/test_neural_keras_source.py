@@ -103,6 +103,22 @@ def test_what_keras_cannot_run_on_jax():
     assert "value_dim=4" in source(file, "tensorflow")
 
 
+def test_a_layer_that_leads_nowhere():
+    told = problem('a: { Dense(3) } b: { Dense(4) } Add("a", "a") Dense(2)')
+    assert told.startswith("a.neural:4:26: Dense leads not to the output, and a model of Keras has nothing else")
+
+
+@pytest.mark.parametrize("backend", ["keras", "pytorch"])
+def test_inputs_with_names_that_the_file_has_itself(backend):
+    names = ["model", "range", "keras", "ops", "inputs", "dense_1", "x", "np"]
+    inputs = " ".join(f"{name}: (3,)" for name in names)
+    branches = " ".join(f"{name}: {{ Dense(2) }}" for name in names)
+    text = source(network(f"    {branches} Concatenate() Dense(1)", f"{{ {inputs} }}"), backend)
+    ast.parse(text)
+    assert "range = " not in text
+    assert 'data["model_input"]' in text
+
+
 def test_all_problems_are_told_at_once():
     told = problem("LSTM(3, stateful=true, return_sequences=true) GRU(3, stateful=true)")
     assert told.count("stateful=true: a state that outlives a batch") == 2
