@@ -6,7 +6,7 @@
     ├── SourceError        something in the text of a file; carries one Problem for each place
     │   ├── SyntaxFault    the text is not of the language
     │   └── CheckFailed    the text can be read, and no model can be made of it
-    └── MissingPackage     a package of the extra `neural` is not installed
+    └── MissingPackage     a package of an extra is not installed
 
 A `Problem` prints as a screen: file, line and column, the line with a caret, what was expected, the nearest name.
 """
@@ -110,10 +110,10 @@ class ConfigUnreadable(NeuralError, ValueError):
 
 
 class MissingPackage(NeuralError, ImportError):
-    """Raised if a package of the extra `neural` is not installed."""
+    """Raised if a package of an extra is not installed; `what` needs it."""
 
-    def __init__(self, package: str) -> None:
-        super().__init__(f"reading .neural files needs the package {package}: pip install 'neuraldbg[neural]'")
+    def __init__(self, package: str, *, extra: str = "neural", what: str = "reading .neural files") -> None:
+        super().__init__(f"{what} needs the package {package}: pip install 'neuraldbg[{extra}]'")
 
 
 class SourceError(NeuralError, ValueError):

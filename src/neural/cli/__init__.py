@@ -14,6 +14,7 @@ from neural.cli.config_file import defaults
 from neural.cli.fmt import COMMAND as FMT
 from neural.cli.run import COMMAND as RUN
 from neural.cli.version import COMMAND as VERSION
+from neural.cli.visualize import COMMAND as VISUALIZE
 from neural.errors import NeuralError, SourceError
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ COMMANDS = (
     FMT,
     RUN,
     VERSION,
+    VISUALIZE,
 )
 """Each is a file of this folder; its callback returns an exit status."""
 OK, PROBLEMS, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
