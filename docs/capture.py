@@ -294,9 +294,9 @@ def lists() -> dict[Path, str]:
     }
 
 
-def python_blocks(text: str) -> list[str]:
-    """Return the Python code of a Markdown document, block by block."""
-    return re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+def python_blocks(text: str, language: str = "python") -> list[str]:
+    """Return the Python code of a Markdown document, block by block; or that of another language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
 def quick() -> str:
@@ -309,7 +309,7 @@ def quick() -> str:
 
 def guide_scripts(text: str) -> tuple[str, str]:
     """Return the script of a guide, and the same with the change of its ```diff block, which must fit exactly once."""
-    (script,) = python_blocks(text)
+    (script,) = python_blocks(text) or python_blocks(text, "neural")
     (change,) = re.findall(r"^```diff\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     cured = script
     for old, new in re.findall(r"((?:^-.*\n)+)((?:^\+.*\n)+)", change, re.MULTILINE):
@@ -322,9 +322,26 @@ def guide_scripts(text: str) -> tuple[str, str]:
 
 def guide_runs(path: Path) -> dict[str, str]:
     """Run the script of a guide, and its cured twin; return both sessions by the name of their block."""
-    scripts = dict(zip(("faulty", "cured"), guide_scripts(path.read_text(encoding="utf-8")), strict=True))
-    command = f"neuraldbg run {path.stem}.py"
-    return {name: session(command, files={f"{path.stem}.py": code}) for name, code in scripts.items()}
+    text = path.read_text(encoding="utf-8")
+    scripts = dict(zip(("faulty", "cured"), guide_scripts(text), strict=True))
+    return {
+        name: session(guide_command(path, text), files=guide_files(path, text, code)) for name, code in scripts.items()
+    }
+
+
+def guide_command(path: Path, text: str) -> str:
+    """Return the command line of a guide."""
+    stem = path.stem.removeprefix("neural-")
+    command = "neuraldbg run" if stem == path.stem else "neural debug --no-dashboard"
+    return f"{command} {stem}.{'py' if python_blocks(text) else 'neural'}"
+
+
+def guide_files(path: Path, text: str, code: str) -> dict[str, str]:
+    """Return the files that the command line of a guide needs: the script, and the networks that it builds."""
+    stem = path.stem.removeprefix("neural-")
+    if not python_blocks(text):
+        return {f"{stem}.neural": code}
+    return {f"{stem}.py": code, **{f"{stem}.neural": networks for networks in python_blocks(text, "neural")}}
 
 
 def execute_notebook() -> None:

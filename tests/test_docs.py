@@ -35,6 +35,16 @@ CHANGELOG = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 DOCS = ROOT / "docs"
 GUIDES = sorted((DOCS / "guides").glob("*.md"))
+GUIDED = {
+    "cnn": "eval_mode_left_on",
+    "gan": "detached_graph",
+    "neural-cnn": "double_softmax",
+    "neural-gan": "detached_graph",
+    "neural-rnn": "lr_too_high",
+    "neural-transformer": "dropout_too_high",
+    "rnn": "batch_axis_mixup",
+}
+"""The guides, with the cause that each is about."""
 PAGES = [*ROOT.glob("*.md"), *DOCS.glob("*.md"), *GUIDES, ROOT / "corpus" / "README.md"]
 LONGEST_README = 200
 
@@ -227,14 +237,14 @@ def test_the_python_of_the_page_on_pictures_runs(capture, tmp_path, monkeypatch)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "cause"), [("cnn", "eval_mode_left_on"), ("rnn", "batch_axis_mixup"), ("gan", "detached_graph")]
-)
+@pytest.mark.parametrize(("name", "cause"), GUIDED.items())
 def test_the_script_of_a_guide_has_its_fault_and_the_change_cures_it(capture, tmp_path, name, cause):
-    text = page(f"guides/{name}.md")
+    path, text = DOCS / f"guides/{name}.md", page(f"guides/{name}.md")
     for script, block_name in zip(capture.guide_scripts(text), ("faulty", "cured"), strict=True):
-        (tmp_path / f"{name}.py").write_text(script, encoding="utf-8")
-        command = (sys.executable, "-m", "neuraldbg", "run", "-q", "-o", block_name, f"{name}.py")
+        for file, code in capture.guide_files(path, text, script).items():
+            (tmp_path / file).write_text(code, encoding="utf-8")
+        tool, *rest = capture.guide_command(path, text).split()
+        command = (sys.executable, "-m", tool, *rest[:-1], "-o", block_name, rest[-1])
         subprocess.run(command, cwd=tmp_path, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
         said = json.loads((tmp_path / block_name / "diagnosis.json").read_text(encoding="utf-8"))
         if block_name == "faulty":
@@ -247,7 +257,17 @@ def test_the_script_of_a_guide_has_its_fault_and_the_change_cures_it(capture, tm
 
 
 def test_there_is_a_guide_for_each_kind_of_network_that_was_promised():
-    assert [path.stem for path in GUIDES] == ["cnn", "gan", "rnn"]
+    assert {path.stem for path in GUIDES} == set(GUIDED)
+
+
+@pytest.mark.parametrize("name", [name for name in GUIDED if name.startswith("neural-")])
+def test_the_examples_of_the_language_are_those_of_its_guides(capture, name):
+    path, text = DOCS / f"guides/{name}.md", page(f"guides/{name}.md")
+    for script, suffix in zip(capture.guide_scripts(text), ("_faulty", ""), strict=True):
+        for file, code in capture.guide_files(path, text, script).items():
+            stem, _, end = file.partition(".")
+            with_fault = f"{stem}{suffix if code is script else ''}.{end}"
+            assert code == (ROOT / "examples/neural" / with_fault).read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

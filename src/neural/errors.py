@@ -6,7 +6,8 @@
     ├── SourceError        something in the text of a file; carries one Problem for each place
     │   ├── SyntaxFault    the text is not of the language
     │   └── CheckFailed    the text can be read, and no model can be made of it
-    └── MissingPackage     a package of an extra is not installed
+    ├── DataUnfit          no data, or data that cannot be read or brought to fit a network
+    └── MissingPackage     a package of the extra `neural` is not installed
 
 A `Problem` prints as a screen: file, line and column, the line with a caret, what was expected, the nearest name.
 """
@@ -109,11 +110,18 @@ class ConfigUnreadable(NeuralError, ValueError):
     """Raised if a `neural_config.yaml` holds what is no setting."""
 
 
-class MissingPackage(NeuralError, ImportError):
-    """Raised if a package of an extra is not installed; `what` needs it."""
+class DataUnfit(NeuralError, ValueError):
+    """Raised if there are no data, or if they cannot be read or brought to fit a network."""
 
-    def __init__(self, package: str, *, extra: str = "neural", what: str = "reading .neural files") -> None:
-        super().__init__(f"{what} needs the package {package}: pip install 'neuraldbg[{extra}]'")
+
+class MissingPackage(NeuralError, ImportError):
+    """Raised if an optional package is not installed."""
+
+    def __init__(self, package: str, why: str = "") -> None:
+        if why:
+            super().__init__(f"{why}: pip install {package}")
+        else:
+            super().__init__(f"reading .neural files needs the package {package}: pip install 'neuraldbg[neural]'")
 
 
 class SourceError(NeuralError, ValueError):

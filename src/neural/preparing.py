@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from neural.data import Samples
+    from neural.language.tree import SourceFile
     from neural.plan import Plan, Search
 
 
@@ -29,6 +30,8 @@ class Prepared:
     """Hold a program that trains a network, and what was decided on the way to it."""
 
     plan: Plan
+    source: SourceFile
+    """The file that the network is in."""
     script: Path
     """The Python file that builds and trains the network."""
     arguments: tuple[str, ...]
@@ -98,12 +101,13 @@ def prepare(
         f"data: {samples.source}, {len(samples.arrays['y']):,} samples, as {arrays}",
         *samples.notes,
     )
-    return Prepared(plan, script, ("--data", str(arrays), *given), samples, said)
+    return Prepared(plan, source, script, ("--data", str(arrays), *given), samples, said)
 
 
 _BUNDLED = (
     # input without the batch, outputs, name
     ((64,), 10, "digits"),
+    ((8, 8), 10, "digits"),
     ((4,), 3, "iris"),
     ((13,), 3, "wine"),
     ((30,), 2, "breast_cancer"),

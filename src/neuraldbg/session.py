@@ -75,9 +75,10 @@ class NeuralDbg(Questions, SessionControls, Shown):
     work and memory of each layer in sampled steps all along, None in three steps within that share, False never; and
     ``trace=(20, 24)`` saves what ``torch.profiler`` sees of the steps 20 to 24, both included, beside the run file, for
     Perfetto. ``settings`` and ``thresholds`` override defaults of ``neuraldbg.config`` and of detectors. ``script`` and
-    ``argv`` name the run in reports. ``on_step`` is called with each step and its events. ``alerts`` are rules by which
-    a person is told while it trains (``["nan", "critical:loss > 5"]``), or an `Alerts` that says where they go, too.
-    ``dashboard`` is the process whose page may stop the training, as ``neuraldbg run --dashboard`` gives it.
+    ``argv`` name the run in reports, and ``note`` stands under all of its pictures. ``on_step`` is called with each
+    step and its events. ``alerts`` are rules by which a person is told while it trains (``["nan", "critical:loss >
+    5"]``), or an `Alerts` that says where they go, too. ``dashboard`` is the process whose page may stop the training,
+    as ``neuraldbg run --dashboard`` gives it.
 
     Raises AttachError for a model or optimizer that cannot be watched, ConfigError for a setting, UnknownLayer for a
     snapshot pattern that fits no layer, UnknownName for a rule that names nothing.
@@ -105,16 +106,16 @@ class NeuralDbg(Questions, SessionControls, Shown):
         thresholds: Mapping[str, Mapping[str, Any]] | None = None,
         script: str = "",
         argv: Sequence[str] = (),
+        note: str = "",
         on_step: Callable[[Step, tuple[Event, ...]], None] | None = None,
         dashboard: PageAddress | None = None,
         alerts: Alerts | Sequence[str] | None = None,
     ) -> None:
         self.settings = settings_of(settings, thresholds, overhead, probes=probes)
-        if model is None and not discover:
-            message = "NeuralDbg needs a model, or discover=True to find the models by itself"
-            raise ConfigError(message)
         if model is not None:
             check(model, optimizer)
+        elif not discover:
+            raise ConfigError("NeuralDbg needs a model, or discover=True to find the models by itself")
         self._model, self._discover = model, discover
         self._halts = Halts(
             one_of(halt, (bool, TriggerEngine), "halt: give True, False or a TriggerEngine"), self.settings.trigger
@@ -136,7 +137,7 @@ class NeuralDbg(Questions, SessionControls, Shown):
         self._ring = RingBuffer(self.settings.record.ring, ring_bytes(self.settings.record))
         self._on_step = function(on_step, "on_step")
         self._breakpoints = Breakpoints(UserCalls())
-        self._info = RunInfo(script=text(script, "script"), argv=texts(argv, "argv"), versions=versions())
+        self._info = RunInfo(text(script, "script"), texts(argv, "argv"), versions=versions(), note=text(note, "note"))
         self._recorder: Recorder | None = None
         self._wanted = path(out, "out") if out is not None else None
         self._numbers = LoopNumbers()

@@ -386,6 +386,26 @@ def test_a_real_training_is_watched_while_it_goes_on_and_shown_as_killed_afterwa
         visit.page.get_by_text("killed, or silent for long").wait_for()
 
 
+@pytest.mark.slow
+def test_tab_theme_and_note_of_the_command_line(place, browser):
+    """The page opens at the tab, in the colours, and names the remark of the run; also that of a saved run."""
+    place.write("train.py", TRAINING.replace("100_000", "200"))
+    look = ("--port", "0", "--tab", "anomalies", "--theme", "dark")
+    lines = [
+        ("run", "--dashboard", *look, "--note", "made-up data", "-o", "out", "train.py"),
+        ("dashboard", "out", *look),
+    ]
+    for line in lines:
+        with started(place, *line, driver=None) as process, visiting(browser) as visit:
+            visit.page.goto(soon(lambda: re.search(r"http://\S+/\?token=\S+", process.said()))[0])
+            visit.page.locator("#tabs [aria-current]", has_text="Anomalies").wait_for()
+            visit.page.locator("#run", has_text="made-up data").wait_for()
+            assert visit.page.evaluate("document.documentElement.dataset.theme") == "dark"
+            assert "token" not in visit.page.url
+            if line[0] == "run":
+                assert process.wait(SOON_S) == 0
+
+
 @pytest.mark.parametrize("place", ["notes.txt", "cut", "later"])
 def test_a_page_that_could_show_nothing_is_refused_in_one_line(tmp_path, monkeypatch, capsys, place):
     monkeypatch.chdir(tmp_path)

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from neuraldbg.dashboard.settings import CHARTS, DashboardSettings, load_settings
+from neuraldbg.dashboard import CHARTS
+from neuraldbg.dashboard.settings import DashboardSettings, load_settings
 from neuraldbg.errors import ConfigError, MissingExtra
 
 DOCUMENTED = """
@@ -149,3 +150,11 @@ def test_without_yaml_the_extra_is_named(config, monkeypatch):
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(MissingExtra, match=r"pip install '\.\[dashboard\]'"):
         load_settings(config(DOCUMENTED))
+
+
+def test_a_theme_of_the_command_line_goes_before_the_files(config, tmp_path, monkeypatch):
+    file = config(DOCUMENTED)
+    assert load_settings(file, theme="light").theme == "light"
+    assert load_settings(file, theme="light").max_history == 1000
+    monkeypatch.chdir(tmp_path / "..")
+    assert load_settings(theme="dark") == DashboardSettings(theme="dark")

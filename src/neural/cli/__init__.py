@@ -11,6 +11,7 @@ from neural.cli.check import COMMAND as CHECK
 from neural.cli.clean import COMMAND as CLEAN
 from neural.cli.compile import COMMAND as COMPILE
 from neural.cli.config_file import defaults
+from neural.cli.debug import COMMAND as DEBUG
 from neural.cli.fmt import COMMAND as FMT
 from neural.cli.run import COMMAND as RUN
 from neural.cli.version import COMMAND as VERSION
@@ -24,6 +25,7 @@ COMMANDS = (
     CHECK,
     CLEAN,
     COMPILE,
+    DEBUG,
     FMT,
     RUN,
     VERSION,

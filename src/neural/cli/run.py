@@ -40,5 +40,6 @@ def announce(said: tuple[str, ...], line: str) -> None:
     """Print on standard error what was decided, and the line that runs: standard output is the training's."""
     for sentence in said:
         click.echo(f"neural: {sentence}", err=True)
-    click.echo(f"$ {line}", err=True)
+    if line:
+        click.echo(f"$ {line}", err=True)
     sys.stderr.flush()

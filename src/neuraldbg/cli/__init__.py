@@ -17,6 +17,8 @@ from neuraldbg.errors import NeuralDbgError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from neuraldbg.cli.output_options import Words
+
 COMMANDS = (
     "run",
     "debug",
@@ -49,8 +51,11 @@ A RUN is a folder in neuraldbg-runs. All commands: neuraldbg --help"""
 """What is printed if no command is given."""
 
 
-def main(args: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status. A run that ended by Ctrl-C raises KeyboardInterrupt again."""
+def main(args: Sequence[str] | None = None, words: Words | None = None) -> int:
+    """Run one command and return its exit status. A run that ended by Ctrl-C raises KeyboardInterrupt again.
+
+    ``words`` returns what a caller has to say of a diagnosis, which is printed below it.
+    """
     try:
         # The shell has already expanded what it wanted to expand: on Windows too, a script gets what python gives it.
         result = _group().main(
@@ -58,6 +63,7 @@ def main(args: Sequence[str] | None = None) -> int:
             prog_name="neuraldbg",
             standalone_mode=False,
             windows_expand_args=False,
+            obj=words,
         )
         return result() if callable(result) else int(result or 0)
     except click.ClickException as error:

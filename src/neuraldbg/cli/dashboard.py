@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from neuraldbg.cli.command import OK, Command, Result, examples
-from neuraldbg.dashboard import HOST, PORT
+from neuraldbg.dashboard import CHARTS, HOST, PORT
 from neuraldbg.errors import MissingExtra, RunFileError
 
 NEEDED = ("dash", "plotly", "dash_cytoscape", "yaml")
@@ -21,6 +21,14 @@ port_option = click.option(
     type=click.IntRange(0, 65_535),
     metavar="PORT",
     help=f"The port of the dashboard; 0: any that is free [default: {PORT}, or the next free one].",
+)
+theme_option = click.option(
+    "--theme",
+    type=click.Choice(("auto", "dark", "light")),
+    help="The colours of the page [default: what neural_config.yaml says, or those of the system].",
+)
+tab_option = click.option(
+    "--tab", type=click.Choice(CHARTS), help="The tab that the page opens at [default: the first one]."
 )
 
 
@@ -34,6 +42,8 @@ class Request:
     expose: bool = False
     config: str | None = None
     browser: bool = True
+    theme: str | None = None
+    tab: str | None = None
 
 
 @examples(
@@ -48,9 +58,18 @@ class Request:
 @click.option(
     "--config", metavar="FILE", help="A YAML file with a section `dashboard` [default: neural_config.yaml, if there]."
 )
+@theme_option
+@tab_option
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 def COMMAND(  # noqa: N802 (the name is the contract)
-    run: str, port: int | None, host: str, expose: bool, config: str | None, no_browser: bool
+    run: str,
+    port: int | None,
+    host: str,
+    expose: bool,
+    config: str | None,
+    theme: str | None,
+    tab: str | None,
+    no_browser: bool,
 ) -> Result:
     """Serve a page that shows RUN: its diagnosis, and every layer at every step.
 
@@ -58,7 +77,7 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     and only with the address that is printed: it carries a token. Ctrl-C ends it.
     """
     need()
-    request = Request(Path(run), port, host, expose, config, not no_browser)
+    request = Request(Path(run), port, host, expose, config, not no_browser, theme, tab)
     return lambda: serve(request)
 
 
@@ -68,22 +87,14 @@ def need() -> None:
         raise MissingExtra("the dashboard", "dashboard")
 
 
-def check_dashboard(dashboard: bool, port: int | None) -> None:
-    """Check the options of a dashboard beside a training. Raises MissingExtra and UsageError."""
-    if dashboard:
-        need()
-    elif port is not None:
-        raise click.UsageError("--port is the dashboard's: give --dashboard, too")
-
-
 def serve(request: Request) -> int:
     """Show what is there until Ctrl-C."""
-    from neuraldbg.dashboard.port import listen  # noqa: PLC0415
+    from neuraldbg.dashboard.port import at_tab, listen  # noqa: PLC0415
     from neuraldbg.dashboard.run_feed import RunFeed  # noqa: PLC0415 (see command.py)
     from neuraldbg.dashboard.server import page_server  # noqa: PLC0415
     from neuraldbg.dashboard.settings import load_settings  # noqa: PLC0415
 
-    settings = load_settings(request.config)
+    settings = load_settings(request.config, theme=request.theme)
     feed = RunFeed(request.path, pace_s=settings.refresh_rate / 2)
     entries = feed.runs()
     if entries and all(entry.state == "unreadable" for entry in entries):  # a page could show nothing but this
@@ -92,7 +103,7 @@ def serve(request: Request) -> int:
     server = page_server(feed, settings, listening, host=request.host, expose=request.expose)
     for sentence in said:
         click.echo(f"neuraldbg: {sentence}", err=True)
-    click.echo(f"Dashboard of {request.path}: {server.url}\nCtrl-C ends it.")
+    click.echo(f"Dashboard of {request.path}: {at_tab(server.url, request.tab)}\nCtrl-C ends it.")
     if not entries:
         click.echo(
             f"There is no run in {request.path} or in folders just below it yet: the first is shown when it begins."
@@ -100,7 +111,7 @@ def serve(request: Request) -> int:
     if request.browser and sys.stdout.isatty() and _has_screen():
         import webbrowser  # noqa: PLC0415 (only here)
 
-        webbrowser.open(server.ticket())
+        webbrowser.open(at_tab(server.ticket(), request.tab))
     feed.start()
     try:
         server.serve()

@@ -11,7 +11,8 @@ from neuraldbg import clocks  # noqa: F401 (before the program may replace them)
 from neuraldbg.cli.alert_options import ALERTS, alert_options, keywords_of
 from neuraldbg.cli.command import Command, Result, examples, titles, verbose
 from neuraldbg.cli.cost_options import overhead_option
-from neuraldbg.cli.dashboard import check_dashboard, port_option
+from neuraldbg.cli.output_options import output_options
+from neuraldbg.cli.page_options import PAGE, page_options
 from neuraldbg.cli.run import RUNS, Request, folder_for, launch
 from neuraldbg.errors import UnknownName
 from neuraldbg.ranks import own_rank
@@ -21,15 +22,17 @@ from neuraldbg.runner.session_guard import torch_session
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from neuraldbg.cli.output_options import Further
+    from neuraldbg.cli.page_options import PageOptions
     from neuraldbg.control.asked_stops import Asked
     from neuraldbg.runner.session_guard import OnStep, Session
 
 
 @titles(
     ("Stops", "layers each backward before_step events step when"),
-    ("Dashboard", "dashboard port"),
+    PAGE,
     ALERTS,
-    ("Output and cost", "out verbose overhead"),
+    ("Output and cost", "out views export note verbose overhead"),
 )
 @examples(
     ("debug train.py", "stop before the first layer"),
@@ -93,9 +96,9 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Stop before the optimizer changes the weights; --breakpoint does not restrict this.",
 )
-@click.option("--dashboard", is_flag=True, help="Show the run in the browser, and stop there while the page is open.")
-@port_option
+@page_options
 @alert_options
+@output_options
 @overhead_option
 @verbose
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
@@ -110,11 +113,11 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     backward: bool,
     before_step: bool,
     overhead: dict[str, float | None],
-    dashboard: bool,
-    port: int | None,
+    page: PageOptions | None,
     verbose: bool,
     command: tuple[str, ...],
     asked: dict[str, Any],
+    further: Further,
 ) -> Result:
     """Run SCRIPT as `python SCRIPT ARGS` would, and stop it in Python's debugger where the options say: without one,
     before the first layer.
@@ -131,7 +134,6 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     from neuraldbg.control.asked_stops import Asked, is_nan  # noqa: PLC0415
     from neuraldbg.control.hook_triggers import patterns_of  # noqa: PLC0415
 
-    check_dashboard(dashboard, port)
     stops = Asked(patterns_of(layers), step, when, each, backward, before_step)
     _check(events, stops)
     program, rank = resolve(command[0], tuple(command[1:]), module=module), own_rank()
@@ -139,10 +141,10 @@ def COMMAND(  # noqa: N802 (the name is the contract)
         program,
         folder_for(out, program.stem),
         verbose=verbose,
-        dashboard=dashboard and not rank.secondary,
-        port=port,
+        page=None if rank.secondary else page,
         rank=rank,
-        options={**overhead, **keywords_of(asked, rank)},
+        options={**overhead, **keywords_of(asked, rank), **further.keywords},
+        further=further,
     )
 
     def debugged(

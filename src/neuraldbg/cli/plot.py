@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -116,9 +115,13 @@ def COMMAND(  # noqa: N802 (the name is the contract)
         raise ConfigError(f"--step {step}: the run has {record.steps:,} steps, counted from 0")
     diagnosis = record.diagnose() if dump is None else dump[1]
     if terminal:
+        from rich.console import Console  # noqa: PLC0415 (see command.py)
+
+        from neuraldbg.show.terminal.views import print_views  # noqa: PLC0415
+
         with readable("shown"):
             whole = IN_TERMINAL if layer is None else OF_LAYER
-            _print(record, diagnosis, whole if name == CRASH else (name,), choice)
+            print_views(record, diagnosis, whole if name == CRASH else (name,), choice, Console())
     if where is not None:
         with readable("drawn"):
             _draw(record, diagnosis, name, choice, where, theme)
@@ -181,22 +184,3 @@ def _draw(run: Run, diagnosis: Diagnosis, name: str, choice: Choice, where: Path
         from neuraldbg.show.static.draw import save  # noqa: PLC0415 (see command.py)
 
         save(_view(run, diagnosis, name, choice), where, theme=theme)
-
-
-def _print(run: Run, diagnosis: Diagnosis, names: tuple[str, ...], choice: Choice) -> None:
-    """Print the views as wide as the terminal is."""
-    from rich.console import Console  # noqa: PLC0415 (see command.py)
-
-    from neuraldbg.show.terminal.draw import columns, drawn  # noqa: PLC0415
-    from neuraldbg.show.terminal.marks import ASCII, UNICODE  # noqa: PLC0415
-
-    console = Console()
-    marks = ASCII if console.options.ascii_only else UNICODE
-    for i, name in enumerate(names):
-        if i:
-            console.print()
-        view = _view(run, diagnosis, name, choice)
-        room = columns(view, console.width, marks=marks)  # known only when the names beside it are
-        if room is not None:
-            view = _view(run, diagnosis, name, replace(choice, columns=room))
-        console.print(drawn(view, console.width, marks=marks))

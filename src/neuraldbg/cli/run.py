@@ -29,8 +29,9 @@ from neuraldbg.cli.command import (
     write_json,
 )
 from neuraldbg.cli.cost_options import overhead_option, probes_option, profile_option, trace_option
-from neuraldbg.cli.dashboard import check_dashboard, port_option
-from neuraldbg.errors import ConfigError
+from neuraldbg.cli.output_options import Further, output_options
+from neuraldbg.cli.page_options import PAGE, PageOptions, page_options
+from neuraldbg.errors import ConfigError, NeuralDbgError
 from neuraldbg.program_timers import time_stopped
 from neuraldbg.raised import let_pass
 from neuraldbg.ranks import Rank, launched_at, own_rank
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from neuraldbg.dashboard.child_process import Beside
-    from neuraldbg.nouns import Diagnosis
+    from neuraldbg.nouns import Diagnosis, RunRecord
     from neuraldbg.nouns.profile import Profile
     from neuraldbg.runner.hidden_packages import Apart
     from neuraldbg.runner.script import Program
@@ -70,20 +71,21 @@ class Request:
     """Keywords of the session that differ from their defaults."""
     home: Path | None = field(default_factory=working_folder)
     """Folder that the user's shell is in: the program may go elsewhere. None if it was deleted."""
-    dashboard: bool = False
-    port: int | None = None
-    """Of the dashboard; None for the usual one."""
+    page: PageOptions | None = None
+    """The dashboard beside the run, None for none."""
     rank: Rank = field(default_factory=Rank)
     """Place of this process among those that train together."""
     profile: bool = False
     """True to print the profile below the diagnosis."""
+    further: Further = field(default_factory=Further)
+    """What else to print, and to write."""
 
 
 @titles(
-    ("Output", "out json_to fail_on verbose quiet"),
+    ("Output", "out json_to fail_on views export note verbose quiet"),
     ("Cost and profile", "overhead no_probes profile trace"),
     ALERTS,
-    ("Dashboard", "dashboard port"),
+    PAGE,
 )
 @examples(
     ("run train.py --lr 0.1", "what follows the script is the script's own"),
@@ -93,6 +95,7 @@ class Request:
     ("run --overhead full train.py", "read every layer at every step"),
     ("run --profile train.py", "where the time went: the data loader, layers, the optimizer"),
     ("run --alert-on-nan --halt train.py", "alert at the first NaN, and stop before it is applied"),
+    ("run --show flow --export run.json train.py", "print the gradients of all layers, too, and write the run as JSON"),
 )
 @click.command(
     "run",
@@ -105,13 +108,13 @@ class Request:
 @click.option("-o", "--out", metavar="DIR", help=f"The run folder [default: {RUNS}/<script>-<time>].")
 @json_to
 @fail_on
+@output_options
 @overhead_option
 @probes_option
 @profile_option
 @trace_option
 @alert_options
-@click.option("--dashboard", is_flag=True, help="Show the run in the browser while it trains; it can be stopped there.")
-@port_option
+@page_options
 @verbose
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
@@ -124,12 +127,12 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     overhead: dict[str, float | None],
     profile: bool | None,
     trace: tuple[int, int] | None,
-    dashboard: bool,
-    port: int | None,
+    page: PageOptions | None,
     verbose: bool,
     quiet: bool,
     command: tuple[str, ...],
     asked: dict[str, Any],
+    further: Further,
 ) -> Result:
     """Run SCRIPT as `python SCRIPT ARGS` would, record its training, and explain at the end what went wrong and why.
 
@@ -144,10 +147,13 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     diagnosis into DIR, and --json FILE becomes FILE-rank<R> for all but rank 0. Rank 0 prints its diagnosis and alerts;
     another rank prints one line if its own is not healthy.
     """
-    check_dashboard(dashboard, port)
     program = resolve(command[0], tuple(command[1:]), module=module)
     rank = own_rank()
-    options: dict[str, Any] = {**overhead, **({"probes": False} if no_probes else {})}
+    options: dict[str, Any] = {
+        **overhead,
+        **({"probes": False} if no_probes else {}),
+        **further.keywords,
+    }
     options |= keywords_of(asked, rank, quiet=quiet)
     folder = folder_for(out, program.stem)
     if trace is not None and (profile is False or folder is None):
@@ -163,10 +169,10 @@ def COMMAND(  # noqa: N802 (the name is the contract)
         quiet,
         verbose,
         options,
-        dashboard=dashboard and not rank.secondary,
-        port=port,
+        page=None if rank.secondary else page,
         rank=rank,
         profile=bool(profile) or trace is not None,
+        further=further,
     )
     return lambda: launch(request)
 
@@ -266,12 +272,12 @@ def launch(request: Request, make_session: MakeSession = torch_session) -> int:
 
 def _beside(request: Request, stderr: TextIO | None) -> Beside | None:
     """Start the dashboard beside the run, and say where it is."""
-    if not request.dashboard or request.folder is None:
+    if request.page is None or request.folder is None:
         return None
     from neuraldbg.dashboard.child_process import Beside  # noqa: PLC0415 (only where it is asked for)
 
     try:
-        beside = Beside(request.folder, request.port)
+        beside = Beside(request.folder, request.page.port, theme=request.page.theme, tab=request.page.tab)
     except OSError as error:
         if stderr is not None:
             stderr.write(f"neuraldbg: there is no dashboard: its process cannot be started ({error})\n")
@@ -360,11 +366,11 @@ def _show(
     if diagnosis is not None:
         try:
             with watch.present():
-                if problem := write_json(diagnosis, request.json):
-                    problems.append(problem)
+                problems += filter(None, (write_json(diagnosis, request.json), _export(watch.file, request.further)))
                 if out is not None and not request.quiet:  # None: the program closed all; the run folder has it all
                     profile = watch.session.profile() if request.profile and watch.session is not None else None
-                    text = _text(diagnosis, out, watch.file, request, screen, profile)
+                    record = watch.session.record() if request.further.views and watch.session is not None else None
+                    text = _text(diagnosis, out, watch.file, request, screen, profile, record)
         except Exception as error:  # noqa: BLE001 (the program may have replaced anything; its own ending comes through)
             let_pass(error)
             instead = f"; `neuraldbg explain {watch.folder}` gives it" if watch.folder is not None else ""
@@ -377,6 +383,22 @@ def _show(
             out.flush()
 
 
+def _export(file: Path | None, further: Further) -> str | None:
+    """Write the run as JSON if that is asked for. Return a sentence that says why it could not be."""
+    if further.export is None:
+        return None
+    again = f"`neuraldbg export {file} -o {further.export}` writes it"
+    try:
+        from neuraldbg.saved import Run  # noqa: PLC0415 (only where it is asked for)
+
+        if file is None:
+            return f"{further.export} was not written: the run was not saved"
+        Run.load(file).export(further.export, "json", force=True)
+    except NeuralDbgError as error:
+        return f"{further.export} was not written: {error}; {again}"
+    return None
+
+
 def _text(
     diagnosis: Diagnosis,
     out: TextIO,
@@ -384,6 +406,7 @@ def _text(
     request: Request,
     screen: Apart | None,
     profile: Profile | None,
+    record: RunRecord | None,
 ) -> str:
     """Return what is said of a run on a stream."""
     if screen is None:
@@ -400,11 +423,19 @@ def _text(
             place, beside = _place(file, request) if file is not None else ("", "")
             saved = f"Saved in {place}{beside}" if place else ""
             print_diagnosis(diagnosis, console, verbose=request.verbose, saved=saved)
+            if request.further.words is not None and (said := request.further.words(diagnosis)):
+                console.print(f"\n{said}", markup=False, highlight=False, soft_wrap=True)
             if profile is not None:
                 from neuraldbg.show.terminal.profile import print_profile  # noqa: PLC0415 (only where it is asked for)
 
                 console.print()
                 print_profile(profile, console)
+            if record is not None:
+                from neuraldbg.show.terminal.views import print_views  # noqa: PLC0415 (as above)
+                from neuraldbg.show.views.view import Choice  # noqa: PLC0415
+
+                console.print()
+                print_views(record, diagnosis, request.further.views, Choice(), console)
     # Of a healthy run the last line says where it is.
     if place and (diagnosis.verdict != "healthy" or request.verbose):
         saved = f"\n{saved}\nSee it with: neuraldbg report {place}\n"

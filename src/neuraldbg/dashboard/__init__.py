@@ -26,4 +26,6 @@ a process that ends with its parent (``child_process.py``).
 
 HOST = "127.0.0.1"
 PORT = 8050
+CHARTS = ("diagnosis", "execution_trace", "gradients", "activations", "memory", "anomalies", "compare", "runs")
+"""Ids of the page's tabs, in their order."""
 """Default port of the page; HOST is the default host."""

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from neuraldbg.dashboard import HOST
-from neuraldbg.dashboard.port import address, listen, opening
+from neuraldbg.dashboard.port import address, at_tab, listen, opening
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,9 @@ _GONE_S = 5.0
 class Beside:
     """A dashboard in a process beside this one, for a run folder that may not exist yet."""
 
-    def __init__(self, folder: Path, port: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, port: int | None = None, *, theme: str | None = None, tab: str | None = None
+    ) -> None:
         """Bind the port and start the process. Raises ConfigError if the port is not available."""
         self.folder = folder
         listening, self.said = listen(HOST, port)
@@ -51,11 +53,12 @@ class Beside:
         # The training connects to the second socket, once it begins: see ``control/page_link.py``.
         with listening, socket.create_server((HOST, 0), backlog=8) as awaiting:
             token, secret = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
-            self.url = opening(address(listening, HOST), token)
+            self.url = at_tab(opening(address(listening, HOST), token), tab)
             self.training = (HOST, int(awaiting.getsockname()[1]), secret)
             """Host, port and secret by which a session connects to the dashboard."""
             self._process = _started(
-                {"socket": listening, "awaiting": awaiting}, {"folder": str(folder), "token": token, "secret": secret}
+                {"socket": listening, "awaiting": awaiting},
+                {"folder": str(folder), "token": token, "secret": secret, "theme": theme},
             )
 
     def wait(self) -> None:
@@ -137,7 +140,7 @@ def _serve(asked: Mapping[str, Any]) -> None:
     from neuraldbg.dashboard.settings import load_settings  # noqa: PLC0415
     from neuraldbg.dashboard.training_link import TrainingLink  # noqa: PLC0415
 
-    settings = load_settings()
+    settings = load_settings(theme=asked["theme"])
     feed = RunFeed(Path(asked["folder"]), pace_s=settings.refresh_rate / 2, begins=True)
     training = TrainingLink(_listening(asked["awaiting"]), asked["secret"], settings.lease, feed.key_of)
     server = page_server(feed, settings, _listening(asked["socket"]), token=asked["token"], training=training)

@@ -65,6 +65,11 @@ def opening(root: str, token: str) -> str:
     return f"{root}?{TOKEN}={token}"
 
 
+def at_tab(url: str, tab: str | None) -> str:
+    """Return the URL with a token of a page that opens at a tab, None for the first one."""
+    return f"{url}&tab={tab}" if tab is not None else url
+
+
 class _Taken(ConfigError):
     """Raised if another program listens on a port."""
 

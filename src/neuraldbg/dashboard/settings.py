@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from neuraldbg.checked_values import CheckedValues, Field, InvalidValues
+from neuraldbg.dashboard import CHARTS
 from neuraldbg.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 CONFIG_FILE = "neural_config.yaml"
 SECTION = "dashboard"
-CHARTS = ("diagnosis", "execution_trace", "gradients", "activations", "memory", "anomalies", "compare", "runs")
-"""Ids of the tabs, in their order."""
 ALIASES = {"gradient_flow": "gradients", "memory_profile": "memory"}
 """Other names of tabs, which files of the Neural DSL use."""
 MOST = 64 * 1024
@@ -62,16 +61,17 @@ class DashboardSettings(CheckedValues):
         return tuple(dict.fromkeys(ALIASES.get(one, one) for one in value))
 
 
-def load_settings(path: str | Path | None = None) -> DashboardSettings:
-    """Read a configuration file; without a path, ``neural_config.yaml`` of the working directory if it exists.
+def load_settings(path: str | Path | None = None, *, theme: str | None = None) -> DashboardSettings:
+    """Read a configuration file; without a path, ``neural_config.yaml`` of the working directory if it exists. A theme
+    goes before the file's.
 
     Raises ConfigError, which names all wrong keys and values of the section with the valid ones, and MissingExtra
     without PyYAML.
     """
     file = Path(CONFIG_FILE) if path is None else Path(path)
     if path is None and not file.is_file():
-        return DashboardSettings()
-    section = _section(file)
+        return DashboardSettings({} if theme is None else {"theme": theme})
+    section = {**_section(file), **({} if theme is None else {"theme": theme})}
     try:
         return DashboardSettings(section)
     except InvalidValues as error:

@@ -172,6 +172,7 @@ def _about(case: Case) -> dict[str, Any]:
         "versions": dict(info.versions),
         "device": info.device,
         "seed": info.seed,
+        "note": info.note,
         "outcome": {"kind": info.outcome.kind, "message": info.outcome.message, "where": info.outcome.where},
     }
 

@@ -83,6 +83,8 @@ class RunInfo:
     """End of the program."""
     seed: int | None = None
     """Seed of torch's generator. Always None so far: it is not read yet."""
+    note: str = ""
+    """Remark of whoever started the run, which every picture and page of it shows, such as "made-up data"."""
 
 
 @frozen(kw_only=False)

@@ -247,6 +247,7 @@ _INFO: dict[str, Check] = {
     "coverage": validation.coverage,
     "outcome": lambda value, _: validation.built(Outcome, _OUTCOME, value),
     "seed": validation.perhaps(validation.whole),
+    "note": validation.text,
 }
 _SITE: dict[str, Check] = {
     "kind": validation.text,

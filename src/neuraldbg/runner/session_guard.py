@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import FrameType
 
-    from neuraldbg.nouns import Diagnosis, Event, Outcome, Step
+    from neuraldbg.nouns import Diagnosis, Event, Outcome, RunRecord, Step
     from neuraldbg.nouns.profile import Profile
     from neuraldbg.runner.ending import Ending
     from neuraldbg.runner.script import Program
@@ -55,6 +55,9 @@ class Session(Protocol):
 
     def profile(self) -> Profile:
         """Return the profile of the run."""
+
+    def record(self) -> RunRecord:
+        """Return everything that was recorded, as arrays over time."""
 
     def busy(self, frame: FrameType | None) -> bool:
         """Return True if code of the session runs in a frame, or in one that called it."""

@@ -224,9 +224,10 @@ def run_name(scene: Scene) -> list[Any]:
     """Return the name of the run, with a link to the others."""
     others = len(scene.entries) - 1
     name = html.Span(plain(scene.entry.label), className="run-name")
+    noted = [f" · {plain(scene.run.info.note)}"] if scene.run.info.note else []
     if not others:
-        return [name]
-    return [name, go(f"{others} other run{'' if others == 1 else 's'}", scene.link(tab="runs"))]
+        return [name, *noted]
+    return [name, *noted, go(f"{others} other run{'' if others == 1 else 's'}", scene.link(tab="runs"))]
 
 
 def layer_options(scene: Scene) -> list[dict[str, str]]:

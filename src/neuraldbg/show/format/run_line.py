@@ -21,7 +21,7 @@ LEAST_PROFILE = 0.05
 
 def facts_line(run: Mapping[str, Any], between: str, *, brief: bool = False) -> str:
     """Join the facts about the run that the diagnosis has; ``brief``: without models, optimizers and limits."""
-    parts = [str(run["script"])] if run.get("script") else []
+    parts = [str(run[name]) for name in ("note", "script") if run.get(name)]
     if isinstance(run.get("steps"), int):
         several = len(run.get("optimizers") or ())
         turns = f"{run['steps']:,} optimizer steps of {several} optimizers"  # no iterations

@@ -28,6 +28,7 @@ def about(run: RunRecord, diagnosis: Diagnosis) -> tuple[Row, ...]:
     info = run.info
     began = datetime.fromtimestamp(info.started, timezone.utc) if info.started else None
     rows = (
+        ("note", info.note),
         ("script", info.script),
         ("command", shlex.join(info.argv) if len(info.argv) > 1 else ""),
         ("began", f"{began:%Y-%m-%d %H:%M:%S} UTC" if began else ""),

@@ -50,7 +50,7 @@ def crash_figure(
     whole_steps(act)
     mark_failure((loss, grad, act), shown, look)
     act.set_xlim(shown.first - margin, shown.last + margin)
-    notes = (shown.missing, mean_note((*shown.losses, *gradients, *activations)))
+    notes = (run.info.note, shown.missing, mean_note((*shown.losses, *gradients, *activations)))
     entitle(figure, title_of(shown, diagnosis), tuple(filter(None, notes)), look)
     return figure
 

@@ -4,6 +4,7 @@ the contract.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from neuraldbg.errors import ConfigError
@@ -59,5 +60,6 @@ def view(name: str, run: RunRecord, diagnosis: Diagnosis, choice: Choice | None 
     """Compute a view by its name. An unknown name raises ConfigError; ``view.py`` describes the choices."""
     for member in VIEWS:
         if member.name == name:
-            return member.compute(run, diagnosis, choice or Choice())
+            found = member.compute(run, diagnosis, choice or Choice())
+            return replace(found, notes=(*found.notes, run.info.note)) if run.info.note else found
     raise ConfigError(f"there is no view {name!r}: choose one of {', '.join(member.name for member in VIEWS)}")

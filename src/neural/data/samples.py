@@ -1,0 +1,53 @@
+"""The values of this room: `Found` is what a source has, `Samples` what a network is trained on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Found:
+    """Hold arrays as a source has them."""
+
+    inputs: Mapping[str, Array]
+    """Arrays of the shape (samples, ...) by name; the name of a single one does not matter."""
+    targets: Array
+    source: str
+    """The source, in words: "scikit-learn's digits"."""
+    images: bool = False
+    """True for pictures of the shape (samples, rows, columns, channels) with values from 0 to 1."""
+    classes: tuple[str, ...] = ()
+    """Names of the classes, where the targets are their numbers."""
+    synthetic: bool = False
+    notes: tuple[str, ...] = field(default=())
+    """What was decided, a sentence each."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Hold the arrays that a network is trained on."""
+
+    arrays: Mapping[str, Array]
+    """`y` for the targets, and `x` for a single input, or each input by its name."""
+    source: str
+    """The source, in words."""
+    synthetic: bool
+    """True for made-up data."""
+    notes: tuple[str, ...]
+    """What was changed or decided so that they fit, a sentence each."""
+
+    def save(self, path: Path) -> None:
+        """Write the arrays as a file `.npz`."""
+        with path.open("wb") as file:
+            np.savez(file, **self.arrays)  # type: ignore[arg-type]  # its stubs take the names for options
