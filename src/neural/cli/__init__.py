@@ -13,6 +13,7 @@ from neural.cli.compile import COMMAND as COMPILE
 from neural.cli.config_file import defaults
 from neural.cli.debug import COMMAND as DEBUG
 from neural.cli.fmt import COMMAND as FMT
+from neural.cli.profile import COMMAND as PROFILE
 from neural.cli.run import COMMAND as RUN
 from neural.cli.version import COMMAND as VERSION
 from neural.cli.visualize import COMMAND as VISUALIZE
@@ -27,6 +28,7 @@ COMMANDS = (
     COMPILE,
     DEBUG,
     FMT,
+    PROFILE,
     RUN,
     VERSION,
     VISUALIZE,

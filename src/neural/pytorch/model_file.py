@@ -63,7 +63,7 @@ def _head(plan: Plan, code: str) -> str:
         f"`{name}`: {'ids' if each.ids else 'numbers'} of the shape {_samples(each.shape)}."
         for name, each in zip(names, plan.inputs, strict=True)
     ]
-    imports = ["import argparse", "import math"] if re.search(r"\bmath\.", code) else ["import argparse"]
+    imports = ["import argparse", "import json", *(["import math"] if re.search(r"\bmath\.", code) else [])]
     types = [name for name in ("Callable", "Mapping") if re.search(rf"\b{name}\b", code)]
     functional = ["from torch.nn import functional as F"] if re.search(r"\bF\.", code) else []
     return "\n".join(
@@ -354,11 +354,15 @@ def _main(plan: Plan) -> list[str]:
         'parser.add_argument("--batch-size", type=int, default=BATCH_SIZE)',
         'parser.add_argument("--seed", type=int, default=SEED)',
         'parser.add_argument("--device", default=DEVICE)',
+        'parser.add_argument("--history", help="a file .json for the numbers of each epoch")',
         "options = parser.parse_args()",
         "torch.manual_seed(options.seed)",
         "model = build_model()",
         "with np.load(options.data) as data:",
-        f"    train(model, data, {', '.join(options)})",
+        f"    history = train(model, data, {', '.join(options)})",
+        "if options.history:",
+        '    with open(options.history, "w") as file:',
+        "        json.dump(history, file)",
     ]
     lines += [f"torch.save(model.state_dict(), {json.dumps(path)})"] if path else []
     return [
