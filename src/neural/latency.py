@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rows = torch.arange(size) % len(inputs[0])
         batch = [each[rows].to(device) for each in inputs]
         times = measured(lambda: (module.predict(model, *batch), wait()))  # noqa: B023 (used at once)
-        low, high = statistics.quantiles(times, n=10)[:: 8]
+        low, high = statistics.quantiles(times, n=10)[::8]
         found.append(
             {"batch": size, "runs": len(times), "median_s": statistics.median(times), "low_s": low, "high_s": high}
         )

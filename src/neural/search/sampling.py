@@ -56,7 +56,9 @@ class OptunaSampler:
         first = max(3, min(10, trials // 3))  # random ones, from which the others follow
         samplers = optuna.samplers
         chosen = (
-            samplers.RandomSampler(seed) if method == "random" else samplers.TPESampler(seed=seed, n_startup_trials=first)
+            samplers.RandomSampler(seed)
+            if method == "random"
+            else samplers.TPESampler(seed=seed, n_startup_trials=first)
         )
         self._study = optuna.create_study(sampler=chosen, direction="maximize" if maximized else "minimize")
 

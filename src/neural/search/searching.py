@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,9 +94,7 @@ def searched(
     return replace(result, trials=tuple(found), interrupted=interrupted)
 
 
-def _trial(
-    number: int, proposal: Proposal, source: SourceFile, wanted: Wanted, objective: str, above: Path
-) -> Trial:
+def _trial(number: int, proposal: Proposal, source: SourceFile, wanted: Wanted, objective: str, above: Path) -> Trial:
     """Train once with proposed values, and tell the sampler what came of it."""
     chosen = Chosen(source.text, proposal.value)
     folder, workspace = above / f"trial-{number:03}", Workspace()
@@ -136,10 +135,8 @@ def _judged(outcome: Outcome, objective: str) -> tuple[str, float | None, str]:
 
 
 def _visit(source: SourceFile, wanted: Wanted, proposal: Proposal) -> None:
-    try:
+    with suppress(CheckFailed):  # values that do not fit each other are a trial that fails
         checked(source, wanted.network, choose=Chosen(source.text, proposal.value).choose)
-    except CheckFailed:
-        pass  # values that do not fit each other are a trial that fails
 
 
 def _numbers(plan: Plan) -> tuple[str, ...]:
@@ -156,7 +153,8 @@ def _known(what: str, name: Any, known: tuple[str, ...]) -> str:
     if name not in known:
         near = nearest(str(name), known)
         raise NeuralError(
-            f"there is no {what} {str(name)!r}: give one of {', '.join(known)}" + (f"; did you mean {near}?" if near else "")
+            f"there is no {what} {str(name)!r}: give one of {', '.join(known)}"
+            + (f"; did you mean {near}?" if near else "")
         )
     return str(name)
 

@@ -43,9 +43,8 @@ def _head(result: Result) -> str:
     words = f"{count} trial" if count == 1 else f"{count} trials"
     aim = "the highest" if result.maximized else "the lowest"
     ended = ", interrupted" if result.interrupted else ""
-    return (
-        f"{result.file}: {words} by {result.method} search for {aim} {result.objective}, {done} without a failure{ended}"
-    )
+    searched = f"{words} by {result.method} search for {aim} {result.objective}"
+    return f"{result.file}: {searched}, {done} without a failure{ended}"
 
 
 def _row(trial: Trial, labels: list[str]) -> tuple[str, ...]:

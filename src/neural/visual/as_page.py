@@ -24,7 +24,8 @@ figure { margin: 1rem 0; overflow-x: auto; border: 1px solid var(--layer-edge); 
 svg { display: block; max-width: none; }
 .table { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 0.92rem; }
-th, td { text-align: left; vertical-align: top; padding: 0.3rem 1.2rem 0.3rem 0; border-bottom: 1px solid var(--layer-edge); }
+th, td { text-align: left; vertical-align: top; padding: 0.3rem 1.2rem 0.3rem 0;
+  border-bottom: 1px solid var(--layer-edge); }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 td.shape, td.name { white-space: nowrap; }
 @media print { figure { overflow: visible; border: 0; } svg { max-width: 100%; height: auto; } }
@@ -44,12 +45,16 @@ def page(plan: Plan, picture: Picture) -> str:
             f"<title>{written(plan.name)}</title>",
             f"<style>{STYLE}{PAGE_STYLE}</style></head><body>",
             f"<h1>{written(plan.name)}</h1>",
-            f"<p>{written(plan.file)}: {plan.parameter_count:,} parameters{trained}; "
-            f"loss {written(part_words(plan.loss))}, optimizer {written(part_words(plan.optimizer))}</p>",
+            (
+                f"<p>{written(plan.file)}: {plan.parameter_count:,} parameters{trained}; "
+                f"loss {written(part_words(plan.loss))}, optimizer {written(part_words(plan.optimizer))}</p>"
+            ),
             f"<figure>{svg(picture, alone=False)}</figure>",
             "<h2>Layers</h2>",
-            '<div class="table"><table><thead><tr><th>Layer</th><th>Reads</th><th>Parameters of its type</th>'
-            '<th>Output</th><th class="number">Weights</th></tr></thead><tbody>',
+            (
+                '<div class="table"><table><thead><tr><th>Layer</th><th>Reads</th><th>Parameters of its type</th>'
+                '<th>Output</th><th class="number">Weights</th></tr></thead><tbody>'
+            ),
             *rows,
             "</tbody></table></div>",
             *(["<h2>Notes</h2>", f"<ul>{''.join(notes)}</ul>"] if notes else []),

@@ -35,12 +35,17 @@ def svg(picture: Picture, *, alone: bool = True) -> str:
     wide, high = _number(picture.width), _number(picture.height)
     title = written(picture.title)
     lines = [
-        f'<svg class="flow" xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" '
-        f'viewBox="0 0 {wide} {high}" role="img" aria-label="{title}">',
+        (
+            f'<svg class="flow" xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" '
+            f'viewBox="0 0 {wide} {high}" role="img" aria-label="{title}">'
+        ),
         f"<title>{title}</title>",
         *([f"<style>{STYLE}</style>"] if alone else []),
-        '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
-        'markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0L8 4L0 8z" style="fill: var(--line)"/></marker></defs>',
+        (
+            '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
+            'markerUnits="userSpaceOnUse" orient="auto">'
+            '<path d="M0 0L8 4L0 8z" style="fill: var(--line)"/></marker></defs>'
+        ),
         f'<rect width="{wide}" height="{high}" style="fill: var(--ground)"/>',
     ]
     for shape in picture.shapes:

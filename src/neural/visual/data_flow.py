@@ -137,6 +137,7 @@ def family_of(kind: str) -> str:
 
 
 def counted(number: int, noun: str) -> str:
+    """Return a number with its noun."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 

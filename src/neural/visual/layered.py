@@ -8,6 +8,7 @@ a further column where only one edge has to be cut. All numbers are pixels.
 
 from __future__ import annotations
 
+import itertools
 import math
 from bisect import bisect_right, insort
 from collections import defaultdict
@@ -144,7 +145,7 @@ def _rows(flow: Flow, items: Mapping[str, _Item]) -> tuple[list[list[_Item]], li
         for at, lane in enumerate(lanes, row[upper] + 1):
             rows[at].append(lane)
         chain = [items[upper], *lanes, items[lower]]
-        for one, other in zip(chain, chain[1:], strict=False):
+        for one, other in itertools.pairwise(chain):
             one.below.append(other)
             other.above.append(one)
         chains.append(chain)
@@ -163,7 +164,7 @@ def _order(rows: list[list[_Item]]) -> None:
         down = sweep % 2 == 0
         for row in rows if down else reversed(rows):
             means = {id(item): _mean(item.above if down else item.below, item.place) for item in row}
-            row.sort(key=lambda item: means[id(item)])  # noqa: B023 (used at once)
+            row.sort(key=lambda item: means[id(item)])
             for place, item in enumerate(row):
                 item.place = place
         found = _crossings(rows)
@@ -233,7 +234,7 @@ def _pull(one: _Item, other: _Item) -> float:
 def _nearest(row: Sequence[_Item], wanted: Sequence[float], weights: Sequence[float]) -> list[float]:
     """Return the places nearest to the wanted ones at which no two items of a row come too near."""
     offsets = [0.0]
-    for one, other in zip(row, row[1:], strict=False):
+    for one, other in itertools.pairwise(row):
         offsets.append(offsets[-1] + one.width / 2 + one.gap + other.gap + other.width / 2)
     pools: list[tuple[float, float, int]] = []  # mean, weight and number of items
     for want, weight, offset in zip(wanted, weights, offsets, strict=True):

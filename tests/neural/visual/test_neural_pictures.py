@@ -3,7 +3,7 @@
 import itertools
 import re
 import struct
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 from tests.neural.sample_files import CNN, MODELS, RESIDUAL, network
@@ -60,10 +60,13 @@ def test_no_boxes_of_a_picture_overlap_and_all_lie_within(text):
             apart_y = one[2] + one[4] <= other[2] or other[2] + other[4] <= one[2]
             assert apart_x or apart_y, (one, other)
     for spot in place.spots:
-        assert spot.x >= -0.01 and spot.x + spot.width <= place.width + 0.01
-        assert spot.y >= -0.01 and spot.y + spot.height <= place.height + 0.01
+        assert spot.x >= -0.01
+        assert spot.x + spot.width <= place.width + 0.01
+        assert spot.y >= -0.01
+        assert spot.y + spot.height <= place.height + 0.01
         if spot.inner is not None:
-            assert spot.inner.width <= spot.width and spot.inner.height <= spot.height
+            assert spot.inner.width <= spot.width
+            assert spot.inner.height <= spot.height
 
 
 @pytest.mark.parametrize("text", [UNET, CHAIN], ids=["unet", "chain"])
@@ -104,7 +107,7 @@ def test_a_chain_of_60_layers_is_no_tower():
 
 
 def test_an_svg_is_well_formed_and_says_names_shapes_and_parameters():
-    root = ElementTree.fromstring(drawn(plan_of(CNN), "svg"))
+    root = ET.fromstring(drawn(plan_of(CNN), "svg"))
     words = [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
     assert words == [
         "Digits: 43,706 parameters",
@@ -148,7 +151,8 @@ def test_a_png_is_a_png_of_a_size_that_can_be_read():
     content = drawn(plan_of(UNET), "png")
     assert content.startswith(b"\x89PNG\r\n\x1a\n")
     wide, high = struct.unpack(">II", content[16:24])
-    assert wide > 1000 and high > 1000
+    assert wide > 1000
+    assert high > 1000
 
 
 def test_a_png_needs_matplotlib(monkeypatch):
