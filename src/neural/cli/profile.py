@@ -73,7 +73,9 @@ def _measured(prepared: Prepared, device: str | None) -> dict[str, Any]:
     """Return what the program `neural.latency` finds."""
     batches = [word for size in (1, prepared.plan.training["batch_size"]) for word in ("--batch", str(size))]
     data = prepared.arguments[prepared.arguments.index("--data") + 1]
-    command = [sys.executable, "-m", "neural.latency", str(prepared.script), data, *batches]
+    # The folder of the user is no place to look for modules: one of them may be called json.py.
+    start = "import sys; del sys.path[0]; from neural.latency import main; main()"
+    command = [sys.executable, "-c", start, str(prepared.script), data, *batches]
     command += ["--device", device] if device else []
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603 (our own)
     if done.returncode:

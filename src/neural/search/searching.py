@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from neural.check.checker import checked
-from neural.errors import CheckFailed, NeuralError, SourceError, nearest
+from neural.errors import CheckFailed, DataUnfit, NeuralError, SourceError, nearest
 from neural.language.reader import read
 from neural.preparing import Wanted, prepare
 from neural.search.one_trial import Outcome, trained
@@ -74,7 +74,8 @@ def searched(
     else:
         sampler = OptunaSampler(method, seed, count, maximized=maximized)
     folder = folder or _new_folder(Path(file).stem)
-    folder.mkdir(parents=True, exist_ok=True)
+    if next(folder.glob("trial-*"), None) is not None:
+        raise NeuralError(f"{folder} holds the trials of a search already: name another folder")
     result = Result(str(file), method, objective, maximized, (), folder)
     found: list[Trial] = []
     interrupted = False
@@ -105,6 +106,10 @@ def _trial(number: int, proposal: Proposal, source: SourceFile, wanted: Wanted, 
     except SourceError as error:  # values that do not fit each other
         place = error.problems[0]
         cause = f"line {place.span.line}: {place.message}"
+    except DataUnfit as error:
+        if number == 1:  # as it will be in every trial
+            raise
+        cause = str(error)
     else:
         # All trials have the same data, and each has its own program, by whose name its run is known.
         script = workspace.path(f"{stem}-trial-{number:03}.py")

@@ -243,6 +243,20 @@ def test_wrong_use_is_said_before_anything_is_trained(model, answered, text, opt
     assert not commands
 
 
+def test_a_folder_with_trials_is_not_written_again(model, answered, tmp_path):
+    answered(good(0.5))
+    searched(model(), wanted(), trials=1, folder=tmp_path / "runs")
+    with pytest.raises(NeuralError, match="holds the trials of a search already"):
+        searched("a.neural", wanted(), trials=1, folder=tmp_path / "runs")
+
+
+def test_data_that_do_not_fit_are_said_once(model, answered, tmp_path):
+    answered(good(0.5))
+    with pytest.raises(NeuralError):
+        searched(model(), wanted("images.npz"), trials=3, folder=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
 def test_the_method_of_the_file_is_the_default(model, answered):
     answered(good(0.5))
     text = MODEL.replace("epochs: 1", 'epochs: 1 search_method: "bayesian"')
