@@ -13,8 +13,10 @@ from neural.cli.compile import COMMAND as COMPILE
 from neural.cli.config_file import defaults
 from neural.cli.debug import COMMAND as DEBUG
 from neural.cli.fmt import COMMAND as FMT
+from neural.cli.profile import COMMAND as PROFILE
 from neural.cli.run import COMMAND as RUN
 from neural.cli.version import COMMAND as VERSION
+from neural.cli.visualize import COMMAND as VISUALIZE
 from neural.errors import NeuralError, SourceError
 
 if TYPE_CHECKING:
@@ -26,8 +28,10 @@ COMMANDS = (
     COMPILE,
     DEBUG,
     FMT,
+    PROFILE,
     RUN,
     VERSION,
+    VISUALIZE,
 )
 """Each is a file of this folder; its callback returns an exit status."""
 OK, PROBLEMS, WRONG_USE, INTERRUPTED = 0, 1, 2, 130

@@ -58,7 +58,7 @@ def model_source(plan: Plan, text: str = "") -> str:
 
 def _head(plan: Plan, code: str) -> str:
     file = Path(plan.file).name.replace("\\", "").replace('"""', "")
-    imports = ["import argparse", "import math"] if re.search(r"\bmath\.", code) else ["import argparse"]
+    imports = ["import argparse", "import json", *(["import math"] if re.search(r"\bmath\.", code) else [])]
     types = [name for name in ("Callable", "Mapping") if re.search(rf"\b{name}\b", code)]
     functional = ["from torch.nn import functional as F"] if re.search(r"\bF\.", code) else []
     return "\n".join(
@@ -362,11 +362,15 @@ def _main(plan: Plan) -> list[str]:
         'parser.add_argument("--batch-size", type=int, default=BATCH_SIZE)',
         'parser.add_argument("--seed", type=int, default=SEED)',
         'parser.add_argument("--device", default=DEVICE)',
+        'parser.add_argument("--history", help="a file .json for the numbers of each epoch")',
         "options = parser.parse_args()",
         "torch.manual_seed(options.seed)",
         "model = build_model()",
         "with np.load(options.data) as data:",
-        f"    train(model, data, {', '.join(options)})",
+        f"    history = train(model, data, {', '.join(options)})",
+        "if options.history:",
+        '    with open(options.history, "w") as file:',
+        "        json.dump(history, file)",
     ]
     lines += [f"torch.save(model.state_dict(), {json.dumps(path)})"] if path else []
     return [
