@@ -146,6 +146,8 @@ WRONG = [
     (["run", "tiny.neural", "--epochs", "0"], "0 is not in the range"),
     (["run", "tiny.neural", "--data", "nothing.npz"], "nothing.npz"),
     (["run", "tiny.neural", "--dataset", "digts"], "digits"),
+    (["run", "tiny.neural", "--trials", "3"], "--trials is for a search: give --hpo, too"),
+    (["run", "tiny.neural", "--hpo"], "has nothing to search for"),
 ]
 
 
@@ -199,3 +201,12 @@ def test_the_page_opens_at_the_part_that_is_asked_for(place, browser):
         visit.page.locator("#tabs [aria-current]", has_text="Activations").wait_for()
         visit.page.get_by_text("Dense_1").first.wait_for()
         process.kill()
+
+
+def test_a_search_prints_its_table_and_leaves_runs(place):
+    text = TINY.replace("Dense(8", "Dense(HPO(choice(4, 8))").replace("epochs: 2", "epochs: 1")
+    (place / "s.neural").write_text(text, encoding="utf-8")
+    done = neural(place, "run", "s.neural", "--hpo", "--search", "grid", "-o", "found")
+    assert "2 trials by grid search for the lowest val_loss" in done.stdout
+    assert done.stderr.count("trial ") == 2
+    assert {Run.load(run).steps for run in (place / "found").glob("trial-*")} == {8}
