@@ -21,8 +21,13 @@ if TYPE_CHECKING:
     from neural.plan import Plan
 
 IMPORTS = "import logging\nimport warnings\nfrom collections.abc import Sequence\n\n\n"
-SAMPLES, ANY = 2, 32
-"""Size of the batch, and of an axis that only the data tell, with which the model is traced."""
+SAMPLES = 2
+"""Size of the batch with which the model is traced."""
+STEPS, PLACES = 16, 64
+"""Sizes of an axis that only the data tell: of a sequence, and of an image."""
+
+IMAGE = 3
+"""Axes of an image."""
 
 
 def export(plan: Plan, path: str | Path, text: str = "", *, weights: str | Path | None = None, seed: int = 0) -> None:
@@ -43,7 +48,10 @@ def export(plan: Plan, path: str | Path, text: str = "", *, weights: str | Path 
     model = module.build_model()
     if weights is not None:
         _load(module, model, Path(weights))
-    shapes = [(SAMPLES, *(size or ANY for size in each.shape)) for each in plan.inputs]
+    shapes = [
+        (SAMPLES, *(size or (STEPS if len(each.shape) < IMAGE else PLACES) for size in each.shape))
+        for each in plan.inputs
+    ]
     free = [[0, *(axis for axis, size in enumerate(each.shape, 1) if size is None)] for each in plan.inputs]
     inputs = module.sample_inputs(shapes, [each.ids for each in plan.inputs])
     keys = [data_key(plan, each) for each in plan.inputs]

@@ -35,7 +35,7 @@ FILES = {
     ),
     "dense": network('Dense(5, "tanh") Output(1, "sigmoid")', "(4,)", 'loss: "binary_crossentropy"'),
     "embedding": network("Embedding(9, 4, mask_zero=true) GlobalAveragePooling1D() Dense(2)", "(6,)"),
-    "lstm": network("LSTM(4, return_sequences=true) GRU(3) Dense(2)", "(None, 3)"),
+    "lstm": network("LSTM(4) Dense(2)", "(None, 3)"),
     "transformer": network(
         """Embedding(9, 8) PositionalEncoding() TransformerEncoder(num_heads=2, ff_dim=8) GlobalAveragePooling1D()
         Output(3)""",
