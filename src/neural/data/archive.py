@@ -54,7 +54,9 @@ def _stored(path: Path, plan: Plan, names: list[str]) -> dict[str, str]:
         others = [name for name in names if name != TARGETS]
         if own is None and key == "x":
             if len(others) != 1:
-                raise DataUnfit(f"{path} has {have}, and {plan.name} has one input: call it x, and the targets y")
+                raise DataUnfit(
+                    f"{path} has {', '.join(others) or 'nothing'}, and {plan.name} has one input: call it x"
+                )
             own = others[0]
         if own is None:
             raise DataUnfit(f"{path} has {have}, and no array for the input {each.name}: call it {key}")

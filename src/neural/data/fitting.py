@@ -24,10 +24,7 @@ def fitted(plan: Plan, found: Found) -> Samples:
     notes = list(found.notes)
     for key, each in keyed(plan):
         if key not in found.inputs:
-            has = ", ".join(found.inputs)
-            raise DataUnfit(
-                f"{found.source} has the input {has} alone, and {plan.name} also needs {each.name}: give a file"
-            )
+            raise DataUnfit(f"{found.source} has nothing for the input {each.name} of {plan.name}: give a file .npz")
     inputs = {key: fitted_input(plan, each, found, found.inputs[key], notes) for key, each in keyed(plan)}
     arrays = {**inputs, TARGETS: fitted_targets(plan, found, inputs, notes)}
     arrays = {name: _readable(array) for name, array in arrays.items()}
@@ -35,8 +32,12 @@ def fitted(plan: Plan, found: Found) -> Samples:
     if len(set(counts.values())) > 1:
         told = ", ".join(f"{name} {count:,}" for name, count in counts.items())
         raise DataUnfit(f"{found.source}: the arrays have different numbers of samples: {told}")
+    lone = _lone_samples(plan, len(arrays[TARGETS]))
+    if lone:
+        notes.append("a sample is left out, as it would be alone in a batch, where BatchNormalization has no deviation")
+        arrays = {name: array[lone:] for name, array in arrays.items()}
     kept = _counted(plan, found, len(arrays[TARGETS]), notes)
-    _notice_missing_classes(plan, found, arrays[TARGETS], kept, notes)
+    _notice_order(plan, found, arrays[TARGETS], kept, notes)
     # A value that is not finite stays: it is one of the faults that the debugger is there to find.
     for name, array in arrays.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
@@ -55,10 +56,23 @@ def _readable(array: Array) -> Array:
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
+def _kept(plan: Plan, count: int) -> int:
+    """Return the number of samples that are trained on, as the compiled model splits them."""
+    return int(count * round(1 - float(plan.training["validation_split"]), 12))
+
+
+def _lone_samples(plan: Plan, count: int) -> int:
+    """Return the number of samples to leave out so that none is alone in the last batch, which torch refuses."""
+    batch = int(plan.training["batch_size"])
+    if batch == 1 or not any(each.type == "BatchNormalization" and len(each.shape) == 1 for each in plan.walk()):
+        return 0
+    few = range(min(count, batch))
+    return next((left for left in few if _kept(plan, count - left) % batch != 1), 0)
+
+
 def _counted(plan: Plan, found: Found, count: int, notes: list[str]) -> int:
-    """Return the number of samples that are trained on, as the compiled model splits them, and notice when few are."""
-    split = float(plan.training["validation_split"])
-    kept = int(count * round(1 - split, 12))
+    """Return the number of samples that are trained on, and notice when they are few."""
+    split, kept = float(plan.training["validation_split"]), _kept(plan, count)
     if not kept:
         raise DataUnfit(f"{found.source} has {count} samples, and none is left beside those for validation")
     if split and kept == count:
@@ -69,16 +83,14 @@ def _counted(plan: Plan, found: Found, count: int, notes: list[str]) -> int:
     return kept
 
 
-def _notice_missing_classes(plan: Plan, found: Found, targets: Array, kept: int, notes: list[str]) -> None:
-    """Notice classes that only the validation has, which is the end of the data: often these are sorted by class."""
+def _notice_order(plan: Plan, found: Found, targets: Array, kept: int, notes: list[str]) -> None:
+    """Notice samples that are sorted by class: the last ones, which are for validation, then have other classes."""
     if found.synthetic or kept == len(targets) or "categorical" not in plan.loss.type or plan.layers[-1].shape[1:]:
         return
     classes = targets if targets.ndim == 1 else targets.argmax(axis=-1)
     missing = [str(each) for each in np.setdiff1d(classes[kept:], classes[:kept])]
-    if missing:
+    if (np.diff(classes) >= 0).all() and classes[0] != classes[-1]:
+        notes.append("the samples are sorted by class, and the last ones are for validation: shuffle them")
+    elif missing:
         shown = ", ".join(missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
-        words = "classes are" if len(missing) > 1 else "class is"
-        notes.append(
-            f"{len(missing)} {words} only among the last samples, which are for validation ({shown}): are the samples "
-            "sorted by class? Shuffle them"
-        )
+        notes.append(f"only the last samples, which are for validation, have these classes: {shown}")

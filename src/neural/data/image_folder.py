@@ -45,7 +45,9 @@ def opened(path: Path, plan: Plan) -> Found:
     advice = "take fewer, give the network a smaller input, or write them as a .npz file of bytes"
     within_memory(needed, f"{len(images):,} images of {shape_text(size)}", advice)
     pixels = np.empty((len(images), *size), np.float32)
-    numbers, bad, reason = [], [], ""
+    numbers: list[int] = []
+    bad: list[Path] = []
+    reason = ""
     for file, number in images:
         found = _pixels(file, size)
         if isinstance(found, str):

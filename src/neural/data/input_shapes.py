@@ -31,18 +31,13 @@ def fitted_input(plan: Plan, given: InputPlan, found: Found, array: Array, notes
         changed = _image(array, wanted, found, notes)
     if changed is not None:
         return changed
-    is_one = len(plan.inputs) == 1
-    named = f"the input of {plan.name} is" if is_one else f"the input {given.name} of {plan.name} is"
-    if before == ():
-        advice = "give each sample an axis for its values"
-    else:
-        count = math.prod(before)
-        has = (
-            f"the data have {count:,} features" if len(before) == 1 else f"a sample has the shape {shape_text(before)}"
-        )
-        advice = f"{has}: change input: to {shape_text(before)}, or the data"
+    named = "the input" if len(plan.inputs) == 1 else f"the input {given.name}"
+    advice = (
+        f"change `input:` to {shape_text(before)}, or the data" if before else "give a sample an axis for its values"
+    )
     raise DataUnfit(
-        f"a sample of {found.source} has the shape {shape_text(before)}, and {named} {shape_text(wanted)}; {advice}"
+        f"a sample of {found.source} has the shape {shape_text(before)}, and {named} of the network is "
+        f"{shape_text(wanted)}: {advice}"
     )
 
 
@@ -52,11 +47,9 @@ def fits(given: tuple[int, ...], wanted: Shape) -> bool:
 
 
 def _ids(plan: Plan, given: InputPlan, found: Found, array: Array) -> Array:
-    """Return the ids of words as integers, if the Embedding has a vector for each: any other would end the training."""
+    """Return ids of words as integers, which the Embedding must have: any other would end the training."""
     if array.dtype.kind == "f" and (not np.isfinite(array).all() or (array != np.round(array)).any()):
-        raise DataUnfit(
-            f"{found.source}: {given.name} is read by an Embedding, which takes whole numbers: ids of words"
-        )
+        raise DataUnfit(f"{found.source}: {given.name} is read by an Embedding, which takes whole numbers")
     size = vocabulary(plan, given)
     if array.size and size is not None and (array.min() < 0 or array.max() >= size):
         raise DataUnfit(

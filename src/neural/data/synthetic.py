@@ -60,9 +60,7 @@ def _count(plan: Plan) -> int:
     count = min(SAMPLES, MOST // 4 // (8 * (sum(sizes) + output)))
     needed = math.ceil(2 / max(1 - float(plan.training["validation_split"]), 1e-3))
     if not count:
-        raise DataUnfit(
-            f"a sample of {plan.name} has {sum(sizes) + output:,} numbers: made-up data of it are too large"
-        )
+        raise DataUnfit(f"a sample of {plan.name} has {sum(sizes) + output:,} numbers, too many to make some up")
     return max(count, min(needed, SAMPLES))
 
 
@@ -129,10 +127,8 @@ def _scores(plan: Plan, inputs: dict[str, Array], draw: np.random.Generator, cou
         if axes and array.shape[1 : 1 + len(axes)] == axes:
             signal = _signal(array.reshape(count * math.prod(axes), -1), size, draw)
             return np.asarray((signal @ _rule(signal, width, draw)).reshape(count, *axes, width))
-    signals = [
-        _signal(array.reshape(count, -1), size, draw) for array, size in zip(inputs.values(), words, strict=True)
-    ]
-    signal = np.concatenate(signals, axis=1)
+    pairs = zip(inputs.values(), words, strict=True)
+    signal = np.concatenate([_signal(array.reshape(count, -1), size, draw) for array, size in pairs], axis=1)
     places = math.prod(axes)
     own = min(places, _OWN_PLACES)
     scores = (signal @ _rule(signal, own * width, draw)).reshape(count, own, width)

@@ -141,11 +141,14 @@ def _numbers(path: Path, name: str, column: Any) -> Array:
 
 def _complete(path: Path, name: str, column: Any) -> None:
     if column.null_count:
-        row = column.is_null().to_numpy().argmax()
-        raise DataUnfit(
-            f"{path}: the column {name!r} has {column.null_count} missing values, the first in row {row + 1}: fill "
-            "them, or leave these rows out"
-        )
+        raise _missing(path, name, column.null_count, int(column.is_null().to_numpy().argmax()))
+
+
+def _missing(path: Path, name: str, count: int, first: int) -> DataUnfit:
+    return DataUnfit(
+        f"{path}: the column {name!r} has {count} missing values, the first in row {first + 1}: fill them, or leave "
+        "these rows out"
+    )
 
 
 def _targets(path: Path, name: str, column: Any) -> tuple[Array, tuple[str, ...]]:
@@ -157,12 +160,9 @@ def _targets(path: Path, name: str, column: Any) -> tuple[Array, tuple[str, ...]
     if any(isinstance(value, (list, dict, np.ndarray)) for value in values[:1]):
         raise DataUnfit(f"{path}: the column {name!r} holds {column.type}, and targets are numbers or words")
     words = np.array([str(value).strip() for value in values])
-    if (words == "").any():
-        empty = int((words == "").sum())
-        raise DataUnfit(
-            f"{path}: the column {name!r} has {empty} missing values, the first in row {int((words == '').argmax()) + 1}:"
-            " fill them, or leave these rows out"
-        )
+    empty = words == ""
+    if empty.any():
+        raise _missing(path, name, int(empty.sum()), int(empty.argmax()))
     classes, numbers = np.unique(words, return_inverse=True)
     return numbers, tuple(classes.tolist())
 

@@ -32,7 +32,10 @@ def fitted_targets(plan: Plan, found: Found, inputs: Mapping[str, Array], notes:
     again = _input_again(plan, inputs)
     if targets is None:
         if again is None:
-            raise DataUnfit(f"{found.source} has no targets: give them as the array y")
+            raise DataUnfit(
+                f"{found.source} holds {', '.join(inputs)}: give the inputs as `x`, or each under its name, and the "
+                "targets as `y`"
+            )
         notes.append("there is no y: the inputs are the targets, as of an autoencoder")
         return _in_range(plan, found, again, notes)
     if plan.loss.type in {_SPARSE, _ONE_HOT}:
@@ -43,7 +46,7 @@ def fitted_targets(plan: Plan, found: Found, inputs: Mapping[str, Array], notes:
         notes.append("the output has the shape of the input: the inputs are the targets, as of an autoencoder")
         return _in_range(plan, found, again, notes)
     if targets.ndim == 1 and len(shape) == 1 and targets.dtype.kind in "iub" and shape[0] is not None:
-        numbers = _within(plan, found, targets.astype(np.int64), shape[0], notes)
+        numbers = _within(found, targets.astype(np.int64), shape[0], notes)
         within_memory(len(numbers) * shape[0] * 4, f"{len(numbers):,} one-hot targets", "take fewer samples")
         notes.append(f"classes are given as {shape[0]} numbers, one of them 1")
         return np.eye(shape[0], dtype=np.float32)[numbers]
@@ -81,18 +84,13 @@ def _in_range(plan: Plan, found: Found, targets: Array, notes: list[str]) -> Arr
     labels = np.unique(finite)
     if len(labels) == 2 and len(finite) == targets.size:
         notes.append(f"labels {labels[0]:g} and {labels[1]:g} became 0 and 1")
-        return (targets == labels[1]).astype(np.float32)
+        return np.asarray(targets == labels[1], np.float32)
     if targets.dtype.kind == "f":
-        has = f"targets from {labels[0]:g} to {labels[-1]:g}"
+        has, advice = f"targets from {labels[0]:g} to {labels[-1]:g}", 'scale them, or take loss: "mse"'
     else:
         has = f"{len(labels)} classes from {labels[0]} to {labels[-1]}"
-    raise DataUnfit(
-        f"{found.source} has {has}, and binary_crossentropy takes 0, 1 and what is between: for more classes give "
-        f'{plan.name} Output({max(len(labels), 3)}, "softmax") and categorical_crossentropy'
-        if targets.dtype.kind != "f"
-        else f"{found.source} has {has}, and binary_crossentropy takes 0, 1 and what is between: scale them, or "
-        'take loss: "mse"'
-    )
+        advice = f'give {plan.name} Output({max(len(labels), 3)}, "softmax") and categorical_crossentropy'
+    raise DataUnfit(f"{found.source} has {has}, and binary_crossentropy takes 0, 1 and what is between: {advice}")
 
 
 # ---------------------------------------------------------------- classes
@@ -129,10 +127,10 @@ def _classes(plan: Plan, found: Found, targets: Array, notes: list[str]) -> Arra
     if plan.loss.type == _ONE_HOT:  # the compiled model makes them one-hot, in 8 bytes each
         needed = numbers.size * outputs * 8
         within_memory(needed, f"{numbers.size:,} one-hot targets", 'take loss: "sparse_categorical_crossentropy"')
-    return _within(plan, found, numbers, outputs, notes)
+    return _within(found, numbers, outputs, notes)
 
 
-def _within(plan: Plan, found: Found, numbers: Array, outputs: int, notes: list[str]) -> Array:
+def _within(found: Found, numbers: Array, outputs: int, notes: list[str]) -> Array:
     """Return numbers from 0 to below `outputs`: labels that are as many, and count otherwise, are numbered anew."""
     labels = np.unique(numbers)
     if not labels.size or (labels[0] >= 0 and labels[-1] < outputs):
@@ -144,10 +142,10 @@ def _within(plan: Plan, found: Found, numbers: Array, outputs: int, notes: list[
             shown = ", ".join(f"{label} became {place}" for place, label in enumerate(labels[:_SHOWN]))
             notes.append(f"labels count from 0: {shown}{', ...' if outputs > _SHOWN else ''}")
         return np.searchsorted(labels, numbers)
-    named = f" ({', '.join(found.classes[:_SHOWN])}{', ...' if len(found.classes) > _SHOWN else ''})"
+    named = f"; they are {', '.join(found.classes[:_SHOWN])}{', ...' if len(found.classes) > _SHOWN else ''}"
     enough = len(labels) if labels[-1] >= 2 * len(labels) else int(labels[-1]) + 1
+    otherwise = "" if labels[0] == 0 and labels[-1] + 1 == enough else ", or number the classes from 0"
     raise DataUnfit(
-        f"{found.source} has {len(labels)} classes from {labels[0]} to {labels[-1]}"
-        f"{named if found.classes else ''}, and the last layer has {outputs} outputs: give it {enough}"
-        f"{'' if labels[0] == 0 and labels[-1] + 1 == enough else ', or number the classes from 0'}"
+        f"{found.source} has {len(labels)} classes from {labels[0]} to {labels[-1]}, and the last layer has {outputs} "
+        f"outputs: give it {enough}{otherwise}{named if found.classes else ''}"
     )
