@@ -98,7 +98,8 @@ def _classes(path: Path) -> list[Path]:
         )
     parts = [each.name for each in classes if each.name.lower() in PARTS]
     if len(parts) == len(classes):
-        raise DataUnfit(f"{path} has the folders {', '.join(parts)}, which are no classes: give {path / parts[0]}")
+        own = next((name for name in parts if name.lower().startswith("train")), parts[0])
+        raise DataUnfit(f"{path} has the folders {', '.join(parts)}, which are no classes: give {path / own}")
     return classes
 
 

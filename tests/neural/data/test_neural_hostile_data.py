@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import doctest
 import os
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -180,7 +183,7 @@ def test_folders_of_images_as_they_are_found(tmp_path):
     network = plan("(4, 4, 1)", "Flatten() Output(2)")
     for name in ("train/ü", "train/b", "test/ü"):
         (tmp_path / name).mkdir(parents=True)
-    with pytest.raises(DataUnfit, match="has the folders test, train, which are no classes: give .*test"):
+    with pytest.raises(DataUnfit, match=r"has the folders test, train, which are no classes: give .*/train$"):
         samples_for(network, data=tmp_path)
     for number in range(10):
         deep = np.full((6, 6), 65535, np.uint16)
@@ -263,3 +266,12 @@ def test_made_up_words_of_a_language_model_stay_within_memory():
     assert samples.arrays["x"].min() >= 1
     assert samples.arrays["x"].max() < 20000
     assert any("samples are made, as each is large" in note for note in samples.notes)
+
+
+def test_the_example_of_the_page_runs():
+    page = Path(__file__).resolve().parents[3] / "docs" / "neural.md"
+    (example,) = re.findall(r"```pycon\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    told: list[str] = []
+    test = doctest.DocTestParser().get_doctest(example, {}, "neural.md", None, 0)
+    result = doctest.DocTestRunner().run(test, out=told.append)
+    assert (result.attempted, told) == (6, [])
