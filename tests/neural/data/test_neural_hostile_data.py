@@ -189,7 +189,7 @@ def test_folders_of_images_as_they_are_found(tmp_path):
         deep = np.full((6, 6), 65535, np.uint16)
         Image.fromarray(deep).save(tmp_path / "train" / "üb"[number % 2] / f"{number}.png")
     folder = tmp_path / "train"
-    (folder / "b/broken.png").write_bytes((folder / "b/1.png").read_bytes()[:60])
+    (folder / "b/broken.png").write_bytes((folder / "b/1.png").read_bytes()[:40])
     (folder / "b/circle").symlink_to(folder)
     (folder / "notes.txt").write_text("mine")
     samples = samples_for(network, data=folder)
