@@ -22,14 +22,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from neural import NeuralError, SourceError, checked, compile_plan, load, read
+from neural.data import samples_for
 from neural.language.reader import EXTENSIONS
 
 if TYPE_CHECKING:
     from neural import Plan, SourceFile
 
 
-STEPS, BATCH, LENGTH = 3, 2, 7
-"""Steps, samples of a step, and the size of an axis that only the data tell."""
+STEPS, BATCH = 3, 2
+"""Steps, and samples of a step."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,8 @@ def train(module: Any, model: torch.nn.Module, plan: Plan, *, small: bool) -> No
         message = f"{found} parameters were built, and {plan.parameter_count} planned"
         raise ValueError(message)
     split = plan.training["validation_split"]
-    data = made_data(plan, BATCH if not small else int(STEPS * BATCH / (1 - split)) + 1)
+    samples = BATCH if not small else int(STEPS * BATCH / (1 - split)) + 1
+    data = {name: array[:samples] for name, array in samples_for(plan, dataset="synthetic").arrays.items()}
     if small:
         with contextlib.redirect_stdout(io.StringIO()):
             numbers = module.train(model, data, epochs=1, batch_size=BATCH, device="cpu")
@@ -147,21 +149,6 @@ def train(module: Any, model: torch.nn.Module, plan: Plan, *, small: bool) -> No
     loss = module.loss_function(model(*(each.to("meta") for each in inputs)), targets.to("meta"))
     loss.backward()
     optimizer.step()
-
-
-def made_data(plan: Plan, samples: int) -> dict[str, torch.Tensor]:
-    """Return random inputs and targets as the network takes them."""
-    words = [layer.parameters["input_dim"] for layer in plan.walk() if layer.type == "Embedding"]
-    data = {}
-    for each in plan.inputs:
-        shape = (samples, *(size or LENGTH for size in each.shape))
-        name = "x" if len(plan.inputs) == 1 else each.name
-        data[name] = torch.randint(0, min(words, default=1), shape) if each.ids else torch.randn(shape)
-    shape = (samples, *(size or LENGTH for size in plan.layers[-1].shape))
-    classes = torch.randint(0, shape[-1], shape[:-1])
-    cross = plan.loss.type in {"categorical_crossentropy", "sparse_categorical_crossentropy"}
-    data["y"] = classes if cross else torch.randint(0, 2, shape).float()
-    return data
 
 
 def main() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from neural.data import archive, bundled, image_folder, synthetic, table, vision
@@ -9,8 +10,6 @@ from neural.data.fitting import fitted
 from neural.errors import DataUnfit, nearest
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from neural.data.samples import Found, Samples
     from neural.plan import Plan
 
@@ -29,7 +28,11 @@ def samples_for(
 
     Raises DataUnfit, which says what to do, where there are none or where they cannot be brought to fit.
     """
-    return fitted(plan, _found(plan, data, dataset, download, seed))
+    path = None if data is None else Path(data)
+    try:
+        return fitted(plan, _found(plan, path, dataset, download, seed))
+    except MemoryError:
+        raise DataUnfit("there is too little memory for these data: give fewer samples") from None
 
 
 def _found(plan: Plan, data: Path | None, dataset: str | None, download: bool, seed: int) -> Found:
@@ -58,15 +61,29 @@ def _found(plan: Plan, data: Path | None, dataset: str | None, download: bool, s
 
 
 def _at(path: Path, plan: Plan) -> Found:
-    if not path.exists():
-        siblings = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
-        near = nearest(path.name, siblings)
-        raise DataUnfit(f"there is no {path}{f': did you mean {path.parent / near}?' if near else ''}")
-    if path.is_dir():
+    try:
+        there, folder, file = path.exists(), path.is_dir(), path.is_file()
+    except OSError as error:  # a name that is too long, or a folder that nobody may look into
+        raise DataUnfit(f"{path} cannot be read: {error.strerror or error}") from None
+    if not there:
+        near = nearest(path.name, _siblings(path))
+        link = " but a link that leads nowhere" if path.is_symlink() else ""
+        raise DataUnfit(f"there is no {path}{link}{f': did you mean {path.parent / near}?' if near else ''}")
+    if folder:
         return image_folder.opened(path, plan)
     kind = path.suffix.lower()
-    if kind == ".npz":
-        return archive.opened(path)
-    if kind in table.KINDS:
-        return table.opened(path, plan)
-    raise DataUnfit(f"{path} is no data: give a folder of images, or a file .npz, {', '.join(table.KINDS)}")
+    if not file or kind not in {".npz", *table.KINDS}:  # a pipe would wait for ever
+        raise DataUnfit(f"{path} is no data: give a folder of images, or a file .npz, {', '.join(table.KINDS)}")
+    try:
+        with path.open("rb"):
+            pass
+    except OSError as error:
+        raise DataUnfit(f"{path} cannot be read: {error.strerror or error}") from None
+    return archive.opened(path, plan) if kind == ".npz" else table.opened(path, plan)
+
+
+def _siblings(path: Path) -> list[str]:
+    try:
+        return [each.name for each in path.parent.iterdir()]
+    except OSError:
+        return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,9 @@ class Found:
     """Hold arrays as a source has them."""
 
     inputs: Mapping[str, Array]
-    """Arrays of the shape (samples, ...) by name; the name of a single one does not matter."""
-    targets: Array
+    """Arrays of the shape (samples, ...) by the names of `keyed`."""
+    targets: Array | None
+    """None if the source has none, as for an autoencoder."""
     source: str
     """The source, in words: "scikit-learn's digits"."""
     images: bool = False
@@ -49,5 +51,8 @@ class Samples:
 
     def save(self, path: Path) -> None:
         """Write the arrays as a file `.npz`."""
-        with path.open("wb") as file:
-            np.savez(file, **self.arrays)  # type: ignore[arg-type]  # its stubs take the names for options
+        # numpy.savez takes them as arguments, and fails at an input called `file`
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+            for name, array in self.arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
