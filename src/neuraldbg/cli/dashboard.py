@@ -7,12 +7,17 @@ import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from neuraldbg.cli.command import OK, Command, Result, examples
+from neuraldbg.cli.tunnel_options import tunnel_options, wanted_tunnel
 from neuraldbg.dashboard import HOST, PORT
 from neuraldbg.errors import MissingExtra, RunFileError
+
+if TYPE_CHECKING:
+    from neuraldbg.dashboard.tunnel import Wanted
 
 NEEDED = ("dash", "plotly", "dash_cytoscape", "yaml")
 
@@ -34,11 +39,14 @@ class Request:
     expose: bool = False
     config: str | None = None
     browser: bool = True
+    tunnel: Wanted | None = None
 
 
 @examples(
     ("dashboard neuraldbg-runs", "all runs, those that go on too"),
     ("dashboard runs/one --port 8060 --no-browser", "over ssh -L 8060:127.0.0.1:8060"),
+    ("dashboard neuraldbg-runs --tunnel", "print the ssh command to type on another machine"),
+    ("dashboard neuraldbg-runs --tunnel cloudflared --tunnel-ttl 30m", "open an address on the internet for a while"),
 )
 @click.command("dashboard", cls=Command, short_help="Show runs in the browser, live while they go on.")
 @click.argument("run", metavar="RUN")
@@ -49,8 +57,16 @@ class Request:
     "--config", metavar="FILE", help="A YAML file with a section `dashboard` [default: neural_config.yaml, if there]."
 )
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
+@tunnel_options
 def COMMAND(  # noqa: N802 (the name is the contract)
-    run: str, port: int | None, host: str, expose: bool, config: str | None, no_browser: bool
+    run: str,
+    port: int | None,
+    host: str,
+    expose: bool,
+    config: str | None,
+    no_browser: bool,
+    tunnel: str | None,
+    tunnel_ttl: float | None,
 ) -> Result:
     """Serve a page that shows RUN: its diagnosis, and every layer at every step.
 
@@ -58,7 +74,7 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     and only with the address that is printed: it carries a token. Ctrl-C ends it.
     """
     need()
-    request = Request(Path(run), port, host, expose, config, not no_browser)
+    request = Request(Path(run), port, host, expose, config, not no_browser, wanted_tunnel(tunnel, tunnel_ttl))
     return lambda: serve(request)
 
 
@@ -68,12 +84,19 @@ def need() -> None:
         raise MissingExtra("the dashboard", "dashboard")
 
 
-def check_dashboard(dashboard: bool, port: int | None) -> None:
-    """Check the options of a dashboard beside a training. Raises MissingExtra and UsageError."""
+def check_dashboard(
+    dashboard: bool, port: int | None, tunnel: str | None = None, tunnel_ttl: float | None = None
+) -> Wanted | None:
+    """Check the options of a dashboard beside a training, and return the tunnel that they ask for. Raises MissingExtra,
+    ConfigError and UsageError.
+    """
     if dashboard:
         need()
-    elif port is not None:
-        raise click.UsageError("--port is the dashboard's: give --dashboard, too")
+        return wanted_tunnel(tunnel, tunnel_ttl)
+    for name, given in (("--port", port), ("--tunnel", tunnel), ("--tunnel-ttl", tunnel_ttl)):
+        if given is not None:
+            raise click.UsageError(f"{name} is the dashboard's: give --dashboard, too")
+    return None
 
 
 def serve(request: Request) -> int:
@@ -97,14 +120,25 @@ def serve(request: Request) -> int:
         click.echo(
             f"There is no run in {request.path} or in folders just below it yet: the first is shown when it begins."
         )
+    if request.tunnel is not None and request.tunnel.kind == "ssh":
+        from neuraldbg.dashboard.tunnel import ssh_sentence  # noqa: PLC0415
+
+        told = ssh_sentence(server.port, request.host)
+        click.echo(f"{told[:1].upper()}{told[1:]}.")
     if request.browser and sys.stdout.isatty() and _has_screen():
         import webbrowser  # noqa: PLC0415 (only here)
 
         webbrowser.open(server.ticket())
     feed.start()
+    tunnel = None
+    if request.tunnel is not None and request.tunnel.kind != "ssh":
+        tunnel = server.tunnel(request.tunnel, lambda said: click.echo(f"neuraldbg: {said}", err=True))
+        tunnel.start()
     try:
         server.serve()
     finally:
+        if tunnel is not None:
+            tunnel.close()
         feed.close()
     return OK
 

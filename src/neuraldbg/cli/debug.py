@@ -13,6 +13,7 @@ from neuraldbg.cli.command import Command, Result, examples, titles, verbose
 from neuraldbg.cli.cost_options import overhead_option
 from neuraldbg.cli.dashboard import check_dashboard, port_option
 from neuraldbg.cli.run import RUNS, Request, folder_for, launch
+from neuraldbg.cli.tunnel_options import tunnel_options
 from neuraldbg.errors import UnknownName
 from neuraldbg.ranks import own_rank
 from neuraldbg.runner.script import resolve
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 @titles(
     ("Stops", "layers each backward before_step events step when"),
-    ("Dashboard", "dashboard port"),
+    ("Dashboard", "dashboard port tunnel tunnel_ttl"),
     ALERTS,
     ("Output and cost", "out verbose overhead"),
 )
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
 )
 @click.option("--dashboard", is_flag=True, help="Show the run in the browser, and stop there while the page is open.")
 @port_option
+@tunnel_options
 @alert_options
 @overhead_option
 @verbose
@@ -112,6 +114,8 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     overhead: dict[str, float | None],
     dashboard: bool,
     port: int | None,
+    tunnel: str | None,
+    tunnel_ttl: float | None,
     verbose: bool,
     command: tuple[str, ...],
     asked: dict[str, Any],
@@ -131,7 +135,7 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     from neuraldbg.control.asked_stops import Asked, is_nan  # noqa: PLC0415
     from neuraldbg.control.hook_triggers import patterns_of  # noqa: PLC0415
 
-    check_dashboard(dashboard, port)
+    through = check_dashboard(dashboard, port, tunnel, tunnel_ttl)
     stops = Asked(patterns_of(layers), step, when, each, backward, before_step)
     _check(events, stops)
     program, rank = resolve(command[0], tuple(command[1:]), module=module), own_rank()
@@ -141,6 +145,7 @@ def COMMAND(  # noqa: N802 (the name is the contract)
         verbose=verbose,
         dashboard=dashboard and not rank.secondary,
         port=port,
+        tunnel=through,
         rank=rank,
         options={**overhead, **keywords_of(asked, rank)},
     )

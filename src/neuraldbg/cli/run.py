@@ -30,6 +30,7 @@ from neuraldbg.cli.command import (
 )
 from neuraldbg.cli.cost_options import overhead_option, probes_option, profile_option, trace_option
 from neuraldbg.cli.dashboard import check_dashboard, port_option
+from neuraldbg.cli.tunnel_options import tunnel_options
 from neuraldbg.errors import ConfigError
 from neuraldbg.program_timers import time_stopped
 from neuraldbg.raised import let_pass
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from neuraldbg.dashboard.child_process import Beside
+    from neuraldbg.dashboard.tunnel import Wanted
     from neuraldbg.nouns import Diagnosis
     from neuraldbg.nouns.profile import Profile
     from neuraldbg.runner.hidden_packages import Apart
@@ -73,6 +75,8 @@ class Request:
     dashboard: bool = False
     port: int | None = None
     """Of the dashboard; None for the usual one."""
+    tunnel: Wanted | None = None
+    """Tunnel to the dashboard."""
     rank: Rank = field(default_factory=Rank)
     """Place of this process among those that train together."""
     profile: bool = False
@@ -83,7 +87,7 @@ class Request:
     ("Output", "out json_to fail_on verbose quiet"),
     ("Cost and profile", "overhead no_probes profile trace"),
     ALERTS,
-    ("Dashboard", "dashboard port"),
+    ("Dashboard", "dashboard port tunnel tunnel_ttl"),
 )
 @examples(
     ("run train.py --lr 0.1", "what follows the script is the script's own"),
@@ -112,6 +116,7 @@ class Request:
 @alert_options
 @click.option("--dashboard", is_flag=True, help="Show the run in the browser while it trains; it can be stopped there.")
 @port_option
+@tunnel_options
 @verbose
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
@@ -126,6 +131,8 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     trace: tuple[int, int] | None,
     dashboard: bool,
     port: int | None,
+    tunnel: str | None,
+    tunnel_ttl: float | None,
     verbose: bool,
     quiet: bool,
     command: tuple[str, ...],
@@ -144,7 +151,7 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     diagnosis into DIR, and --json FILE becomes FILE-rank<R> for all but rank 0. Rank 0 prints its diagnosis and alerts;
     another rank prints one line if its own is not healthy.
     """
-    check_dashboard(dashboard, port)
+    through = check_dashboard(dashboard, port, tunnel, tunnel_ttl)
     program = resolve(command[0], tuple(command[1:]), module=module)
     rank = own_rank()
     options: dict[str, Any] = {**overhead, **({"probes": False} if no_probes else {})}
@@ -165,6 +172,7 @@ def COMMAND(  # noqa: N802 (the name is the contract)
         options,
         dashboard=dashboard and not rank.secondary,
         port=port,
+        tunnel=through,
         rank=rank,
         profile=bool(profile) or trace is not None,
     )
@@ -271,13 +279,18 @@ def _beside(request: Request, stderr: TextIO | None) -> Beside | None:
     from neuraldbg.dashboard.child_process import Beside  # noqa: PLC0415 (only where it is asked for)
 
     try:
-        beside = Beside(request.folder, request.port)
+        beside = Beside(request.folder, request.port, request.tunnel)
     except OSError as error:
         if stderr is not None:
             stderr.write(f"neuraldbg: there is no dashboard: its process cannot be started ({error})\n")
         return None
     if stderr is not None:
-        for sentence in (*beside.said, f"the dashboard is at {beside.url}"):
+        said = [*beside.said, f"the dashboard is at {beside.url}"]
+        if request.tunnel is not None and request.tunnel.kind == "ssh":
+            from neuraldbg.dashboard.tunnel import ssh_sentence  # noqa: PLC0415
+
+            said.append(ssh_sentence(beside.port))
+        for sentence in said:
             stderr.write(f"neuraldbg: {sentence}\n")
         stderr.flush()
     return beside

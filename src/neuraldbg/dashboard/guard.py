@@ -15,7 +15,7 @@ import json
 import secrets
 import socket
 import traceback
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
@@ -25,7 +25,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from neuraldbg.dashboard.port import TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     Headers = list[tuple[str, str]]
     Environ = dict[str, Any]
@@ -75,8 +75,18 @@ class Hosts:
     def __init__(self, host: str, *, exposed: bool) -> None:
         self._exposed = exposed
         self._names = {"localhost", host.lower()}
+        self._tunnels: list[str] = []
         if exposed:
             self._names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+
+    @contextmanager
+    def also(self, name: str) -> Iterator[None]:
+        """Allow one more host name within this context: that of a tunnel while it is open."""
+        self._tunnels.append(name)
+        try:
+            yield
+        finally:
+            self._tunnels.remove(name)
 
     def __contains__(self, header: object) -> bool:
         """Return True if a ``Host`` header names this server. Any port is accepted: a tunnel has another one."""
@@ -84,7 +94,7 @@ class Hosts:
             name = urlsplit(f"//{header}").hostname or ""
         except ValueError:
             return False
-        if name in self._names:
+        if name in self._names or name in self._tunnels:
             return True
         try:
             address = ipaddress.ip_address(name)
