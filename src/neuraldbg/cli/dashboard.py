@@ -17,6 +17,7 @@ from neuraldbg.dashboard import HOST, PORT
 from neuraldbg.errors import MissingExtra, RunFileError
 
 if TYPE_CHECKING:
+    from neuraldbg.dashboard.guard import Proxy
     from neuraldbg.dashboard.tunnel import Wanted
 
 NEEDED = ("dash", "plotly", "dash_cytoscape", "yaml")
@@ -112,7 +113,7 @@ def serve(request: Request) -> int:
     if entries and all(entry.state == "unreadable" for entry in entries):  # a page could show nothing but this
         raise RunFileError(entries[0].problem)
     listening, said = listen(request.host, request.port, expose=request.expose)
-    server = page_server(feed, settings, listening, host=request.host, expose=request.expose)
+    server = page_server(feed, settings, listening, host=request.host, expose=request.expose, proxy=_proxy())
     for sentence in said:
         click.echo(f"neuraldbg: {sentence}", err=True)
     click.echo(f"Dashboard of {request.path}: {server.url}\nCtrl-C ends it.")
@@ -141,6 +142,16 @@ def serve(request: Request) -> int:
             tunnel.close()
         feed.close()
     return OK
+
+
+def _proxy() -> Proxy | None:
+    """Return the proxy that has started this process (see ``integrations/jupyter_server.py``), None if none has. Its
+    secret is taken out of the environment.
+    """
+    from neuraldbg.dashboard.guard import Proxy  # noqa: PLC0415
+
+    path, secret = os.environ.pop("NEURALDBG_PROXY_PATH", ""), os.environ.pop("NEURALDBG_PROXY_SECRET", "")
+    return Proxy(f"/{path.strip('/')}/" if path.strip("/") else "/", secret) if secret else None
 
 
 def _has_screen() -> bool:

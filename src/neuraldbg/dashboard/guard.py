@@ -16,6 +16,7 @@ import secrets
 import socket
 import traceback
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
@@ -36,6 +37,8 @@ MOST = 4 << 20
 """Bytes of a request at most: the page sends its state."""
 DEPTH = 50
 """Nested lists and objects of a request at most."""
+PROXY = "HTTP_X_NEURALDBG_PROXY"
+"""Key in the WSGI environment of the header by which a proxy shows that it is ours."""
 ARRIVED = "neuraldbg.arrived"
 """Key in the WSGI environment of a function to call when a request has arrived as a whole."""
 _PAGE, ANSWER = str(Path(__file__).parent / "page"), "answer"
@@ -104,11 +107,31 @@ class Hosts:
         return address.is_loopback or self._exposed
 
 
+@dataclass(frozen=True)
+class Proxy:
+    """A proxy on this machine that lets only its own users through, such as that of a Jupyter server."""
+
+    path: str
+    """Path under which its users find the page, with a slash at both ends."""
+    secret: str
+    """Value of the header ``PROXY`` that the proxy alone adds to a request."""
+
+    def sent(self, environ: Environ) -> bool:
+        """Return True if a request has come through the proxy."""
+        return secrets.compare_digest(environ.get(PROXY, "").encode(), self.secret.encode())
+
+
 class Guard:
     """A WSGI application that checks requests before it passes them to another."""
 
     def __init__(
-        self, app: Application, token: str, hosts: Hosts, content_policy: str, asked: Callable[[str, Any], bool]
+        self,
+        app: Application,
+        token: str,
+        hosts: Hosts,
+        content_policy: str,
+        asked: Callable[[str, Any], bool],
+        proxy: Proxy | None = None,
     ) -> None:
         """Guard ``app``. ``asked`` returns True if the JSON of a POST to a path is a request that the application can
         answer.
@@ -116,6 +139,7 @@ class Guard:
         self._app = app
         self._asked = asked
         self._hosts = hosts
+        self._proxy = proxy
         self._tokens = [token.encode()]
         self._tickets: set[bytes] = set()
         self._pass = secrets.token_urlsafe(32)
@@ -175,7 +199,8 @@ class Guard:
         return None
 
     def _refusal(self, environ: Environ) -> tuple[HTTPStatus, str] | None:
-        if environ.get("HTTP_HOST") not in self._hosts:
+        # A browser that was led here by another name does not know the proxy's secret.
+        if environ.get("HTTP_HOST") not in self._hosts and not self._proxied(environ):
             return HTTPStatus.FORBIDDEN, "This dashboard is not served under this host name."
         if environ["REQUEST_METHOD"] not in {"GET", "HEAD", "POST"}:
             return HTTPStatus.METHOD_NOT_ALLOWED, "Only GET and POST."
@@ -186,7 +211,12 @@ class Guard:
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The request is too large, or does not say how large it is."
         return None
 
+    def _proxied(self, environ: Environ) -> bool:
+        return self._proxy is not None and self._proxy.sent(environ)
+
     def _known(self, environ: Environ) -> bool:
+        if self._proxied(environ):  # the proxy has asked its user for a password or a token of its own
+            return True
         try:
             cookies = SimpleCookie(environ.get("HTTP_COOKIE", ""))
         except CookieError:

@@ -115,8 +115,8 @@ class Tunnel:
     def _live(self) -> None:
         try:
             self._open()
-        except OSError as error:
-            self._say(f"there is no tunnel: {self._wanted.kind} cannot be started ({error})")
+        except Exception as error:  # noqa: BLE001 (one line; nobody would see the traceback of this thread)
+            self._say(f"there is no tunnel: {type(error).__name__}: {error}")
         finally:
             self._end()
 
