@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,18 @@ from tests.runner.both_ways import SOURCE, Place
 from neuraldbg.cli import dashboard, debug, main, run
 from neuraldbg.cli.tunnel_options import KindOption
 
+LATE_S = 240
+"""Seconds until a tunnel must be there: the process of the dashboard yields to everything else on the machine."""
 TUNNEL = re.compile(r"neuraldbg: the tunnel is at (http://127\.1:\d+/\?token=[\w-]+)\n")
 posix = pytest.mark.skipif(os.name != "posix", reason="the stand-in is a script")
+
+
+def tunnel_of(process):
+    until = time.monotonic() + LATE_S
+    while not (match := TUNNEL.search(process.said())):
+        assert time.monotonic() < until, "not within the time"
+        time.sleep(0.05)
+    return match[1]
 
 
 class Through(Place):
@@ -111,7 +122,7 @@ def test_a_dashboard_with_a_tunnel_until_ctrl_c(through):
     record(through.path / "run")
     args = ("dashboard", "run", "--port", "0", "--tunnel", "cloudflared", "--tunnel-ttl", "30m")
     with started(through, *args, driver=None) as process:
-        url = soon(lambda: TUNNEL.search(process.said()))[1]
+        url = tunnel_of(process)
         assert "until the tunnel closes, in 30m." in process.said()
         assert status(url) == 200
         pid = through.stand_in.pid()
@@ -127,7 +138,7 @@ def test_a_run_with_a_tunnel_whose_program_is_the_dashboards_and_ends_with_the_r
     through.write("train.py", NOISY)
     args = ("run", "--dashboard", "--port", "0", "--tunnel", "cloudflared", "-o", "out", "train.py")
     with started(through, *args) as process:
-        url = soon(lambda: TUNNEL.search(process.said()))[1]
+        url = tunnel_of(process)
         assert url.partition("=")[2] == address(process).partition("=")[2]
         assert len(children(process.pid)) == 1  # the dashboard: the tunnel is no child of the training's process
         pid = through.stand_in.pid()
@@ -142,13 +153,13 @@ def test_a_run_that_is_killed_leaves_no_tunnel_and_one_that_dies_no_harm(through
     through.write("train.py", NOISY)
     args = ("run", "--dashboard", "--port", "0", "--tunnel", "cloudflared", "-o", "out", "train.py")
     with started(through, *args) as process:
-        soon(lambda: TUNNEL.search(process.said()))
+        tunnel_of(process)
         pid = through.stand_in.pid()
         process.kill()
         process.wait()
         soon(lambda: not alive(pid))
     with started(through, *args) as process:
-        soon(lambda: TUNNEL.search(process.said()))
+        tunnel_of(process)
         through.stand_in.die()
         soon(lambda: "the tunnel is closed" in process.said())
         (through.path / "stop").touch()
