@@ -16,6 +16,7 @@ import click
 
 from neural.cli.run import announce, is_script
 from neural.cli.training_options import training_options
+from neuraldbg.cli.tunnel_options import KindOption, tunnel_options
 
 if TYPE_CHECKING:
     from neural.preparing import Wanted
@@ -43,6 +44,10 @@ class _Command(click.Command):
     """A command that says of an unknown option where those of a script go."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        params = self.get_params(ctx)
+        for option in params:
+            if isinstance(option, KindOption):
+                args = option.written_out(args, params, interspersed=True)
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -74,6 +79,7 @@ class _Command(click.Command):
 @click.option(
     "--port", type=click.IntRange(0, 65_535), help="The port of the dashboard. Default: 8050, or the next free."
 )
+@tunnel_options
 @click.option("--theme", type=click.Choice(("auto", "dark", "light")), help="The colours of the page.")
 @click.option("--export", metavar="FILE", help="Also write the whole run as JSON.")
 @click.option("-o", "--out", metavar="DIR", help="The run folder. Default: neuraldbg-runs/NAME-TIME.")
@@ -133,9 +139,9 @@ def _options(options: dict[str, object]) -> list[str]:
                 given += [option, str(one)]
     parts = [part for name, part in PARTS.items() if options[name]]
     if not options["dashboard"]:
-        for name in ("port", "theme"):
+        for name in ("port", "theme", "tunnel", "tunnel_ttl"):
             if options[name] is not None:
-                raise click.UsageError(f"--{name} is the dashboard's: leave out --no-dashboard")
+                raise click.UsageError(f"--{name.replace('_', '-')} is the dashboard's: leave out --no-dashboard")
     elif parts:
         given += ["--tab", parts[0].tab]
     return given + [word for part in parts for view in part.views for word in ("--show", view)]
@@ -149,6 +155,8 @@ _PASSED = {
     "dashboard": "--dashboard",
     "port": "--port",
     "theme": "--theme",
+    "tunnel": "--tunnel",
+    "tunnel_ttl": "--tunnel-ttl",
     "alert_on_nan": "--alert-on-nan",
     "halt": "--halt",
     "vanishing_threshold": "--vanishing-threshold",

@@ -67,7 +67,7 @@ def _datasets(name: str) -> Any:
     try:
         return importlib.import_module("torchvision.datasets")
     except ImportError:
-        raise MissingPackage("torchvision", f"the data set {name} is torchvision's") from None
+        raise MissingPackage("torchvision", "torchvision", f"the data set {name}") from None
     except Exception as error:  # noqa: BLE001 (one that was built for another torch fails with anything)
         raise DataUnfit(f"torchvision cannot be imported, for instance as it is for another torch: {error}") from None
 

@@ -50,7 +50,7 @@ class OptunaSampler:
         try:
             import optuna  # noqa: PLC0415 (of the extra `hpo`)
         except ImportError:
-            raise MissingPackage("'neuraldbg[hpo]'", f"the search {method!r} needs optuna") from None
+            raise MissingPackage("optuna", "'neuraldbg[hpo]'", f"the search {method!r}") from None
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._pruned = optuna.trial.TrialState.PRUNED
         first = max(3, min(10, trials // 3))  # random ones, from which the others follow

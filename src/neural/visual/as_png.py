@@ -29,7 +29,7 @@ def png(picture: Picture) -> bytes:
         from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 (of the extra `plot`)
         from matplotlib.figure import Figure  # noqa: PLC0415
     except ImportError:
-        raise MissingPackage("'neuraldbg[plot]'", "a picture as PNG needs matplotlib") from None
+        raise MissingPackage("matplotlib", "'neuraldbg[plot]'", "a picture as PNG") from None
     wide, high = picture.width / UNIT, picture.height / UNIT
     dots = min(SHARP, math.sqrt(MOST_DOTS / (wide * high)), LONGEST / wide, LONGEST / high)
     if dots < COARSE:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import click
 
 from neuraldbg.arguments import writable
+from neuraldbg.cli.tunnel_options import KindOption
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +37,14 @@ class Command(click.Command):
     """Command lines after ``neuraldbg``, each with what it does."""
     groups: tuple[tuple[str, str], ...] = ()
     """Titles of groups of options, each with the names of their parameters; the others come last."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse a command line, after the options whose value was left out have got theirs."""
+        params = self.get_params(ctx)
+        for one in params:
+            if isinstance(one, KindOption):
+                args = one.written_out(args, params, interspersed=ctx.allow_interspersed_args)
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples, then the options by group."""

@@ -7,12 +7,18 @@ import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from neuraldbg.cli.command import OK, Command, Result, examples
+from neuraldbg.cli.tunnel_options import tunnel_options, wanted_tunnel
 from neuraldbg.dashboard import CHARTS, HOST, PORT
 from neuraldbg.errors import MissingExtra, RunFileError
+
+if TYPE_CHECKING:
+    from neuraldbg.dashboard.guard import Proxy
+    from neuraldbg.dashboard.tunnel import Wanted
 
 NEEDED = ("dash", "plotly", "dash_cytoscape", "yaml")
 
@@ -44,11 +50,14 @@ class Request:
     browser: bool = True
     theme: str | None = None
     tab: str | None = None
+    tunnel: Wanted | None = None
 
 
 @examples(
     ("dashboard neuraldbg-runs", "all runs, those that go on too"),
     ("dashboard runs/one --port 8060 --no-browser", "over ssh -L 8060:127.0.0.1:8060"),
+    ("dashboard neuraldbg-runs --tunnel", "print the ssh command to type on another machine"),
+    ("dashboard neuraldbg-runs --tunnel cloudflared --tunnel-ttl 30m", "open an address on the internet for a while"),
 )
 @click.command("dashboard", cls=Command, short_help="Show runs in the browser, live while they go on.")
 @click.argument("run", metavar="RUN")
@@ -61,6 +70,7 @@ class Request:
 @theme_option
 @tab_option
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
+@tunnel_options
 def COMMAND(  # noqa: N802 (the name is the contract)
     run: str,
     port: int | None,
@@ -70,6 +80,8 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     theme: str | None,
     tab: str | None,
     no_browser: bool,
+    tunnel: str | None,
+    tunnel_ttl: float | None,
 ) -> Result:
     """Serve a page that shows RUN: its diagnosis, and every layer at every step.
 
@@ -77,7 +89,8 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     and only with the address that is printed: it carries a token. Ctrl-C ends it.
     """
     need()
-    request = Request(Path(run), port, host, expose, config, not no_browser, theme, tab)
+    through = wanted_tunnel(tunnel, tunnel_ttl)
+    request = Request(Path(run), port, host, expose, config, not no_browser, theme, tab, through)
     return lambda: serve(request)
 
 
@@ -100,7 +113,7 @@ def serve(request: Request) -> int:
     if entries and all(entry.state == "unreadable" for entry in entries):  # a page could show nothing but this
         raise RunFileError(entries[0].problem)
     listening, said = listen(request.host, request.port, expose=request.expose)
-    server = page_server(feed, settings, listening, host=request.host, expose=request.expose)
+    server = page_server(feed, settings, listening, host=request.host, expose=request.expose, proxy=_proxy())
     for sentence in said:
         click.echo(f"neuraldbg: {sentence}", err=True)
     click.echo(f"Dashboard of {request.path}: {at_tab(server.url, request.tab)}\nCtrl-C ends it.")
@@ -108,16 +121,37 @@ def serve(request: Request) -> int:
         click.echo(
             f"There is no run in {request.path} or in folders just below it yet: the first is shown when it begins."
         )
+    if request.tunnel is not None and request.tunnel.kind == "ssh":
+        from neuraldbg.dashboard.tunnel import ssh_sentence  # noqa: PLC0415
+
+        told = ssh_sentence(server.port, request.host)
+        click.echo(f"{told[:1].upper()}{told[1:]}.")
     if request.browser and sys.stdout.isatty() and _has_screen():
         import webbrowser  # noqa: PLC0415 (only here)
 
         webbrowser.open(at_tab(server.ticket(), request.tab))
     feed.start()
+    tunnel = None
+    if request.tunnel is not None and request.tunnel.kind != "ssh":
+        tunnel = server.tunnel(request.tunnel, lambda said: click.echo(f"neuraldbg: {said}", err=True))
+        tunnel.start()
     try:
         server.serve()
     finally:
+        if tunnel is not None:
+            tunnel.close()
         feed.close()
     return OK
+
+
+def _proxy() -> Proxy | None:
+    """Return the proxy that has started this process (see ``integrations/jupyter_server.py``), None if none has. Its
+    secret is taken out of the environment.
+    """
+    from neuraldbg.dashboard.guard import Proxy  # noqa: PLC0415
+
+    path, secret = os.environ.pop("NEURALDBG_PROXY_PATH", ""), os.environ.pop("NEURALDBG_PROXY_SECRET", "")
+    return Proxy(f"/{path.strip('/')}/" if path.strip("/") else "/", secret) if secret else None
 
 
 def _has_screen() -> bool:

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from neuraldbg.cli.dashboard import need, port_option, tab_option, theme_option
+from neuraldbg.cli.tunnel_options import tunnel_options, wanted_tunnel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_NAMES = ("port", "theme", "tab")
+    from neuraldbg.dashboard.tunnel import Wanted
+
+_NAMES = ("port", "theme", "tab", "tunnel", "tunnel_ttl")
 PAGE = ("Dashboard", f"dashboard {' '.join(_NAMES)}")
 """Title of these options in the help of a command, with the names of their parameters."""
 
@@ -28,6 +31,8 @@ class PageOptions:
     """Colours; None are those that the page has by itself."""
     tab: str | None = None
     """The tab that it opens at; None is the first one."""
+    tunnel: Wanted | None = None
+    """The way to it from other machines; None for none."""
 
 
 def page_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -44,10 +49,12 @@ def page_options(function: Callable[..., Any]) -> Callable[..., Any]:
         else:
             for name, value in asked.items():
                 if value is not None:
-                    raise click.UsageError(f"--{name} is the dashboard's: give --dashboard, too")
-        return function(**given, page=PageOptions(**asked) if dashboard else None)
+                    raise click.UsageError(f"--{name.replace('_', '-')} is the dashboard's: give --dashboard, too")
+            return function(**given, page=None)
+        through = wanted_tunnel(asked.pop("tunnel"), asked.pop("tunnel_ttl"))
+        return function(**given, page=PageOptions(**asked, tunnel=through))
 
     shown = click.option(
         "--dashboard", is_flag=True, help="Show the run in the browser while it trains; it can be stopped there."
     )
-    return shown(port_option(theme_option(tab_option(called))))
+    return shown(port_option(theme_option(tab_option(tunnel_options(called)))))

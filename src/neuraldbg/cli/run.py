@@ -277,13 +277,20 @@ def _beside(request: Request, stderr: TextIO | None) -> Beside | None:
     from neuraldbg.dashboard.child_process import Beside  # noqa: PLC0415 (only where it is asked for)
 
     try:
-        beside = Beside(request.folder, request.page.port, theme=request.page.theme, tab=request.page.tab)
+        beside = Beside(
+            request.folder, request.page.port, request.page.tunnel, theme=request.page.theme, tab=request.page.tab
+        )
     except OSError as error:
         if stderr is not None:
             stderr.write(f"neuraldbg: there is no dashboard: its process cannot be started ({error})\n")
         return None
     if stderr is not None:
-        for sentence in (*beside.said, f"the dashboard is at {beside.url}"):
+        said = [*beside.said, f"the dashboard is at {beside.url}"]
+        if request.page.tunnel is not None and request.page.tunnel.kind == "ssh":
+            from neuraldbg.dashboard.tunnel import ssh_sentence  # noqa: PLC0415
+
+            said.append(ssh_sentence(beside.port))
+        for sentence in said:
             stderr.write(f"neuraldbg: {sentence}\n")
         stderr.flush()
     return beside

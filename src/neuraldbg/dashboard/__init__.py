@@ -21,6 +21,8 @@ a process that ends with its parent (``child_process.py``).
 - ``settings.py``: the section ``dashboard`` of a ``neural_config.yaml``
 - ``child_process.py``: the dashboard beside a training
 - ``training_link.py``: the connection to the training beside it, which the page may stop
+- ``tunnel.py``: a tunnel to the page from outside, opened by the dashboard's process
+- ``tunnel_process.py``: the process that holds a tunnel's program, and ends with the dashboard
 - ``page/``: the Dash app
 """
 

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -25,6 +26,8 @@ from neuraldbg.dashboard.port import address, at_tab, listen, opening
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from neuraldbg.dashboard.tunnel import Wanted
 
 PACKAGE = Path(__file__).resolve().parents[1]
 # The folder in which python was started must not be on the path: a `random.py` beside a script is the script's.
@@ -44,9 +47,17 @@ class Beside:
     """A dashboard in a process beside this one, for a run folder that may not exist yet."""
 
     def __init__(
-        self, folder: Path, port: int | None = None, *, theme: str | None = None, tab: str | None = None
+        self,
+        folder: Path,
+        port: int | None = None,
+        tunnel: Wanted | None = None,
+        *,
+        theme: str | None = None,
+        tab: str | None = None,
     ) -> None:
-        """Bind the port and start the process. Raises ConfigError if the port is not available."""
+        """Bind the port and start the process, which opens the tunnel, too. Raises ConfigError if the port is not
+        available.
+        """
         self.folder = folder
         listening, self.said = listen(HOST, port)
         """Sentences about the port."""
@@ -54,12 +65,13 @@ class Beside:
         with listening, socket.create_server((HOST, 0), backlog=8) as awaiting:
             token, secret = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
             self.url = at_tab(opening(address(listening, HOST), token), tab)
+            self.port = int(listening.getsockname()[1])
             self.training = (HOST, int(awaiting.getsockname()[1]), secret)
             """Host, port and secret by which a session connects to the dashboard."""
-            self._process = _started(
-                {"socket": listening, "awaiting": awaiting},
-                {"folder": str(folder), "token": token, "secret": secret, "theme": theme},
-            )
+            asked: dict[str, Any] = {"folder": str(folder), "token": token, "secret": secret, "theme": theme}
+            if tunnel is not None and tunnel.kind != "ssh":
+                asked["tunnel"] = [tunnel.kind, tunnel.ttl_s]
+            self._process = _started({"socket": listening, "awaiting": awaiting}, asked)
 
     def wait(self) -> None:
         """Wait until the process has ended, or end it on Ctrl-C."""
@@ -127,14 +139,14 @@ def main() -> None:
     if hasattr(os, "nice"):
         os.nice(_NICE)
     try:
-        _serve(asked)
+        _serve(asked, terminal)
     except Exception as error:  # noqa: BLE001 (one line, among the output of somebody's training)
-        _tell(terminal, error)
+        _tell(terminal, f"there is no dashboard: {_words(error)}")
         os._exit(_TOLD)
     os._exit(0)
 
 
-def _serve(asked: Mapping[str, Any]) -> None:
+def _serve(asked: Mapping[str, Any], terminal: TextIO | None) -> None:
     from neuraldbg.dashboard.run_feed import RunFeed  # noqa: PLC0415 (see the module's docstring)
     from neuraldbg.dashboard.server import page_server  # noqa: PLC0415
     from neuraldbg.dashboard.settings import load_settings  # noqa: PLC0415
@@ -146,6 +158,10 @@ def _serve(asked: Mapping[str, Any]) -> None:
     server = page_server(feed, settings, _listening(asked["socket"]), token=asked["token"], training=training)
     feed.start()
     training.start()
+    if "tunnel" in asked:
+        from neuraldbg.dashboard.tunnel import Wanted  # noqa: PLC0415
+
+        server.tunnel(Wanted(*asked["tunnel"]), lambda sentence: _tell(terminal, sentence)).start()
     server.serve()
 
 
@@ -165,12 +181,16 @@ def _end_with(parent: int) -> None:
     os._exit(0)
 
 
-def _tell(terminal: TextIO | None, error: Exception) -> None:
+def _words(error: Exception) -> str:
     from neuraldbg.errors import NeuralDbgError  # noqa: PLC0415
 
-    what = str(error) if isinstance(error, NeuralDbgError) else f"{type(error).__name__}: {error}"
+    return str(error) if isinstance(error, NeuralDbgError) else f"{type(error).__name__}: {error}"
+
+
+def _tell(terminal: TextIO | None, sentence: str) -> None:
     if terminal is not None:
         dumb = os.environ.get("TERM") in ("dumb", "unknown")
         wipe = "\r\x1b[2K" if terminal.isatty() and not dumb else ""  # the status line of the run may stand there
-        terminal.write(f"{wipe}neuraldbg: there is no dashboard: {what}\n")
-        terminal.flush()
+        with suppress(OSError, ValueError):
+            terminal.write(f"{wipe}neuraldbg: {sentence}\n")
+            terminal.flush()

@@ -15,7 +15,8 @@ import json
 import secrets
 import socket
 import traceback
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
@@ -25,7 +26,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from neuraldbg.dashboard.port import TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     Headers = list[tuple[str, str]]
     Environ = dict[str, Any]
@@ -36,6 +37,8 @@ MOST = 4 << 20
 """Bytes of a request at most: the page sends its state."""
 DEPTH = 50
 """Nested lists and objects of a request at most."""
+PROXY = "HTTP_X_NEURALDBG_PROXY"
+"""Key in the WSGI environment of the header by which a proxy shows that it is ours."""
 ARRIVED = "neuraldbg.arrived"
 """Key in the WSGI environment of a function to call when a request has arrived as a whole."""
 _PAGE, ANSWER = str(Path(__file__).parent / "page"), "answer"
@@ -75,8 +78,18 @@ class Hosts:
     def __init__(self, host: str, *, exposed: bool) -> None:
         self._exposed = exposed
         self._names = {"localhost", host.lower()}
+        self._tunnels: list[str] = []
         if exposed:
             self._names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+
+    @contextmanager
+    def also(self, name: str) -> Iterator[None]:
+        """Allow one more host name within this context: that of a tunnel while it is open."""
+        self._tunnels.append(name)
+        try:
+            yield
+        finally:
+            self._tunnels.remove(name)
 
     def __contains__(self, header: object) -> bool:
         """Return True if a ``Host`` header names this server. Any port is accepted: a tunnel has another one."""
@@ -84,7 +97,7 @@ class Hosts:
             name = urlsplit(f"//{header}").hostname or ""
         except ValueError:
             return False
-        if name in self._names:
+        if name in self._names or name in self._tunnels:
             return True
         try:
             address = ipaddress.ip_address(name)
@@ -94,11 +107,31 @@ class Hosts:
         return address.is_loopback or self._exposed
 
 
+@dataclass(frozen=True)
+class Proxy:
+    """A proxy on this machine that lets only its own users through, such as that of a Jupyter server."""
+
+    path: str
+    """Path under which its users find the page, with a slash at both ends."""
+    secret: str
+    """Value of the header ``PROXY`` that the proxy alone adds to a request."""
+
+    def sent(self, environ: Environ) -> bool:
+        """Return True if a request has come through the proxy."""
+        return secrets.compare_digest(environ.get(PROXY, "").encode(), self.secret.encode())
+
+
 class Guard:
     """A WSGI application that checks requests before it passes them to another."""
 
     def __init__(
-        self, app: Application, token: str, hosts: Hosts, content_policy: str, asked: Callable[[str, Any], bool]
+        self,
+        app: Application,
+        token: str,
+        hosts: Hosts,
+        content_policy: str,
+        asked: Callable[[str, Any], bool],
+        proxy: Proxy | None = None,
     ) -> None:
         """Guard ``app``. ``asked`` returns True if the JSON of a POST to a path is a request that the application can
         answer.
@@ -106,6 +139,7 @@ class Guard:
         self._app = app
         self._asked = asked
         self._hosts = hosts
+        self._proxy = proxy
         self._tokens = [token.encode()]
         self._tickets: set[bytes] = set()
         self._pass = secrets.token_urlsafe(32)
@@ -165,7 +199,8 @@ class Guard:
         return None
 
     def _refusal(self, environ: Environ) -> tuple[HTTPStatus, str] | None:
-        if environ.get("HTTP_HOST") not in self._hosts:
+        # A browser that was led here by another name does not know the proxy's secret.
+        if environ.get("HTTP_HOST") not in self._hosts and not self._proxied(environ):
             return HTTPStatus.FORBIDDEN, "This dashboard is not served under this host name."
         if environ["REQUEST_METHOD"] not in {"GET", "HEAD", "POST"}:
             return HTTPStatus.METHOD_NOT_ALLOWED, "Only GET and POST."
@@ -176,7 +211,12 @@ class Guard:
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The request is too large, or does not say how large it is."
         return None
 
+    def _proxied(self, environ: Environ) -> bool:
+        return self._proxy is not None and self._proxy.sent(environ)
+
     def _known(self, environ: Environ) -> bool:
+        if self._proxied(environ):  # the proxy has asked its user for a password or a token of its own
+            return True
         try:
             cookies = SimpleCookie(environ.get("HTTP_COOKIE", ""))
         except CookieError:

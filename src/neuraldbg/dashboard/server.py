@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from neuraldbg.dashboard import HOST
 from neuraldbg.dashboard.guard import MOST, Guard, Hosts, policy
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
     from dash import Dash
 
     from neuraldbg.dashboard.feed import Feed
+    from neuraldbg.dashboard.guard import Proxy
     from neuraldbg.dashboard.settings import DashboardSettings
     from neuraldbg.dashboard.training_link import TrainingLink
+    from neuraldbg.dashboard.tunnel import Tunnel, Wanted
 
 
 def page_server(
@@ -31,13 +34,15 @@ def page_server(
     expose: bool = False,
     token: str | None = None,
     training: TrainingLink | None = None,
+    proxy: Proxy | None = None,
 ) -> Server:
-    """Return a server of the page over a feed; with ``training`` the page can stop that one. Raises MissingExtra if
-    dash is not installed.
+    """Return a server of the page over a feed; with ``training`` the page can stop that one, with ``proxy`` it is also
+    found through that. Raises MissingExtra if dash is not installed.
     """
     from neuraldbg.dashboard.page.app import make_app  # noqa: PLC0415 (needs what comes with dash)
 
-    return Server(make_app(feed, settings, training), listening, host=host, expose=expose, token=token)
+    app = make_app(feed, settings, training, proxy.path if proxy is not None else "/")
+    return Server(app, listening, host=host, expose=expose, token=token, proxy=proxy)
 
 
 class Server:
@@ -47,13 +52,21 @@ class Server:
     """
 
     def __init__(
-        self, app: Dash, listening: socket.socket, *, host: str = HOST, expose: bool = False, token: str | None = None
+        self,
+        app: Dash,
+        listening: socket.socket,
+        *,
+        host: str = HOST,
+        expose: bool = False,
+        token: str | None = None,
+        proxy: Proxy | None = None,
     ) -> None:
         self._token = token or secrets.token_urlsafe(32)
         self._root = address(listening, host)
         hashes = app.csp_hashes()
         app.server.config["PROPAGATE_EXCEPTIONS"] = True  # to the guard: flask would write a traceback to the terminal
-        self._guard = Guard(app.server, self._token, Hosts(host, exposed=expose), policy(hashes), _asked(app))
+        self._hosts = Hosts(host, exposed=expose)
+        self._guard = Guard(app.server, self._token, self._hosts, policy(hashes), _asked(app), proxy)
         self._wsgi = _server(listening, self._guard)
 
     @property
@@ -61,9 +74,21 @@ class Server:
         """URL of the page, with the token."""
         return opening(self._root, self._token)
 
+    @property
+    def port(self) -> int:
+        """Port that the server listens on."""
+        return urlsplit(self._root).port or 0
+
     def ticket(self) -> str:
         """Return a URL that opens the page once."""
         return opening(self._root, self._guard.ticket())
+
+    def tunnel(self, wanted: Wanted, say: Callable[[str], None]) -> Tunnel:
+        """Return a tunnel to this server, to be started by the caller; ``say`` prints a sentence about it."""
+        from neuraldbg.dashboard.tunnel import Tunnel  # noqa: PLC0415 (only where it is asked for)
+
+        place = urlsplit(self._root)
+        return Tunnel(wanted, place.netloc, self._token, self._hosts, say)
 
     def serve(self) -> None:
         """Answer requests until ``stop`` is called, or Ctrl-C."""

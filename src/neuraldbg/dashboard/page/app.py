@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from neuraldbg.dashboard.training_link import TrainingLink
 
 
-def make_app(feed: Feed, settings: DashboardSettings, training: TrainingLink | None = None) -> Dash:
-    """Return the app; with ``training`` its page can stop that one. Raises MissingExtra if dash, plotly or
-    dash-cytoscape are not installed.
+def make_app(feed: Feed, settings: DashboardSettings, training: TrainingLink | None = None, prefix: str = "/") -> Dash:
+    """Return the app; with ``training`` its page can stop that one. ``prefix`` is the path under which a browser finds
+    the page. Raises MissingExtra if dash, plotly or dash-cytoscape are not installed.
     """
     try:
         import dash  # noqa: PLC0415 (of an extra)
@@ -44,6 +44,8 @@ def make_app(feed: Feed, settings: DashboardSettings, training: TrainingLink | N
         assets_folder=str(Path(__file__).parent / "assets"),
         assets_ignore=r"heartbeat\.js" if training is not None else r"heartbeat\.js|stops\.js",
         serve_locally=True,
+        requests_pathname_prefix=prefix,
+        routes_pathname_prefix="/",  # a proxy takes the prefix off
         suppress_callback_exceptions=True,
         index_string=layout.INDEX.replace("THEME", settings.theme).replace(
             "SCHEME", {"auto": "light dark"}.get(settings.theme, settings.theme)

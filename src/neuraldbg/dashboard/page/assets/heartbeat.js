@@ -8,7 +8,7 @@ let known = -1, quickUntil = 0, timer;
 async function beat() {
   clearTimeout(timer);
   try {
-    const answer = await fetch("/training", {
+    const answer = await fetch("../training", {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify({ do: "look", layers: known }),

@@ -201,7 +201,8 @@
 
   /* The library that draws is large. It is fetched while the page starts, and read while the server draws what is in
      sight. */
-  const PLOTLY = "/_dash-component-suites/plotly/package_data/plotly.min.js";
+  const ROOT = JSON.parse(document.getElementById("_dash-config").textContent).requests_pathname_prefix;
+  const PLOTLY = ROOT + "_dash-component-suites/plotly/package_data/plotly.min.js";
 
   document.addEventListener("DOMContentLoaded", function () {
     document.head.append(Object.assign(document.createElement("link"), { rel: "preload", as: "script", href: PLOTLY }));

@@ -2,6 +2,7 @@
    of layers and lines of code are only ever put into textContent. */
 (function () {
   "use strict";
+  const ROOT = JSON.parse(document.getElementById("_dash-config").textContent).requests_pathname_prefix;
   const MOST = 300; // rows of layers that are shown at once
   const NAMED = 5; // breakpoints that are named above the list
   const MOMENTS = [["after_layer", "Output"], ["after_backward", "Gradient"]];
@@ -64,7 +65,7 @@
       body.stop = state.at.number;
     }
     try {
-      const answer = await fetch("/training", {
+      const answer = await fetch(ROOT + "training", {
         method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
       });
       if (answer.ok) show(await answer.json());
@@ -217,7 +218,7 @@
     if (!room) return requestAnimationFrame(begin);
     if (room.firstChild) return;
     build(room);
-    worker = new Worker("/assets/heartbeat.js");
+    worker = new Worker(ROOT + "assets/heartbeat.js");
     worker.onmessage = ({ data }) => show(data);
     setInterval(draw, 300); // the address may have changed
   }
