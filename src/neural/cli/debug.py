@@ -136,7 +136,7 @@ def _options(options: dict[str, object]) -> list[str]:
             if one is True:
                 given.append(option)
             elif one not in (None, False):
-                given += [option, str(one)]
+                given += [option, f"{one:.0f}s" if isinstance(one, float) else str(one)]
     parts = [part for name, part in PARTS.items() if options[name]]
     if not options["dashboard"]:
         for name in ("port", "theme", "tunnel", "tunnel_ttl"):

@@ -141,6 +141,8 @@ WRONG = [
     (["debug", "train.py", "--epochs", "1"], "--epochs is for .neural files"),
     (["debug", "tiny.neural", "x"], "x: a .neural file takes no arguments"),
     (["debug", "--compare", "a", "b", "tiny.neural"], "--compare trains nothing"),
+    (["debug", "--no-dashboard", "--tunnel", "tiny.neural"], "--tunnel is the dashboard's"),
+    (["debug", "--tunnel", "ssh", "--tunnel-ttl", "2h", "tiny.neural"], "--tunnel-ttl is for --tunnel ngrok"),
     (["debug", "--no-dashboard", "--port", "0", "tiny.neural"], "--port is the dashboard's"),
     (["debug", "--no-dashboard", "--export", "x.csv", "tiny.neural"], "name a file that ends in .json"),
     (["run", "tiny.neural", "--epochs", "0"], "0 is not in the range"),
