@@ -240,8 +240,8 @@ def _nearest(row: Sequence[_Item], wanted: Sequence[float], weights: Sequence[fl
     for want, weight, offset in zip(wanted, weights, offsets, strict=True):
         mean, total, count = want - offset, weight, 1
         while pools and pools[-1][0] > mean:
-            other, more, many = pools.pop()
-            mean, total, count = (other * more + mean * total) / (more + total), more + total, many + count
+            before, more, many = pools.pop()
+            mean, total, count = (before * more + mean * total) / (more + total), more + total, many + count
         pools.append((mean, total, count))
     means = [mean for mean, _, count in pools for _ in range(count)]
     return [mean + offset for mean, offset in zip(means, offsets, strict=True)]
@@ -301,8 +301,8 @@ def _in_columns(
         right, down = shift[begin]
         points = [leaves, (leaves[0], tops[begin][1] + down)]
         for lane_item in chain[1:-1]:
-            at = tops[row_of[id(lane_item)]]
-            points += [(lane_item.x + right, at[0] + down), (lane_item.x + right, at[1] + down)]
+            top, bottom = tops[row_of[id(lane_item)]]
+            points += [(lane_item.x + right, top + down), (lane_item.x + right, bottom + down)]
         points += [(enters[0], tops[end][0] + down), enters]
         ways.append(Way(tuple(points)))
     return Placed(tuple(spots.values()), tuple(ways), x - BETWEEN, high)
