@@ -1,9 +1,10 @@
 """A table of the `.neural`, `.nr` and `.rnr` files below a folder: read, checked, built, trained, why not.
 
-python benchmarks/neural_files.py FOLDER [--most PARAMETERS]
+python benchmarks/neural_files.py FOLDER [--most PARAMETERS] [--keras]
 
 A network is trained for three steps on made-up data. One with more parameters than --most (3e7) is built, and takes one
 step, on torch's device `meta`, which computes shapes and no numbers: the table says `shapes`.
+With --keras, the column `keras` says whether the Keras file builds the same parameters and shape, on torch.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import os
 import sys
 import time
 from dataclasses import dataclass
@@ -42,6 +44,8 @@ class Row:
     """`yes`, `no` or "" if there is nothing to build."""
     trained: str = ""
     """`yes`, `no`, or `shapes` if it was too large for numbers."""
+    keras: str = ""
+    """`yes`, `no`, `written` if it was too large to be built, or "" if it was not asked for."""
     layers: int = 0
     parameters: int = 0
     approximated: int = 0
@@ -56,7 +60,7 @@ def why(error: NeuralError) -> str:
     return str(error)
 
 
-def rows(path: Path, name: str, most: float) -> list[Row]:
+def rows(path: Path, name: str, most: float, *, with_keras: bool = False) -> list[Row]:
     """Return one row for each network of a file, or one for a file without any."""
     try:
         source = read(path)
@@ -64,16 +68,17 @@ def rows(path: Path, name: str, most: float) -> list[Row]:
         return [Row(name, "", read=False, checked=False, why=why(error))]
     if not source.networks:
         return [Row(name, "", why="research, no network" if source.research else "no network")]
-    return [row(source, name, network, most) for network in dict.fromkeys(each.name for each in source.networks)]
+    names = dict.fromkeys(each.name for each in source.networks)
+    return [row(source, name, network, most, with_keras=with_keras) for network in names]
 
 
-def row(source: SourceFile, name: str, network: str, most: float) -> Row:
+def row(source: SourceFile, name: str, network: str, most: float, *, with_keras: bool) -> Row:
     """Return the row of one network."""
     try:
         plan = checked(source, network)
     except NeuralError as error:
         return Row(name, network, checked=False, why=why(error))
-    built, trained, reason = "no", "no", ""
+    built, trained, reason, keras = "no", "no", "", ""
     try:
         module = load(compile_plan(plan, source.text), network)
         small = plan.parameter_count <= most
@@ -86,16 +91,38 @@ def row(source: SourceFile, name: str, network: str, most: float) -> Row:
         reason = why(error)
     except Exception as error:  # noqa: BLE001 (a fault of ours is a line of the table)
         reason = f"{type(error).__name__}: {error}".split("\n", 1)[0]
+    if with_keras:
+        keras, other = built_by_keras(plan, source.text, most)
+        reason = reason or other
     return Row(
         name,
         network,
         built=built,
         trained=trained,
+        keras=keras,
         layers=len(plan.layers),
         parameters=plan.parameter_count,
         approximated=sum(note.approximated for note in plan.notes),
         why=reason,
     )
+
+
+def built_by_keras(plan: Plan, text: str, most: float) -> tuple[str, str]:
+    """Return the column `keras`, and why it is not `yes`."""
+    try:
+        module = load(compile_plan(plan, text, "keras"), plan.name)
+        if plan.parameter_count > most:
+            return "written", ""
+        model: Any = module.build_model()
+        seeds = sum(each.shape[0] for each in model.non_trainable_variables if "seed_generator" in each.path)
+        found, shape = model.count_params() - seeds, tuple(model.output_shape[1:])
+        if (found, shape) != (plan.parameter_count, tuple(plan.layers[-1].shape)):
+            return "no", f"Keras: {found} parameters and the output {shape}"
+    except NeuralError as error:
+        return "no", f"Keras: {why(error)}"
+    except Exception as error:  # noqa: BLE001 (a fault of ours is a line of the table)
+        return "no", f"Keras: {type(error).__name__}: {error}".split("\n", 1)[0]
+    return "yes", ""
 
 
 def train(module: Any, model: torch.nn.Module, plan: Plan, *, small: bool) -> None:
@@ -141,20 +168,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="A table of the files below a folder.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--most", type=float, default=3e7, help="parameters above which only shapes are computed")
+    parser.add_argument("--keras", action="store_true", help="build each network by its Keras file, too")
     options = parser.parse_args()
+    os.environ.setdefault("KERAS_BACKEND", "torch")
     folder = options.folder
     torch.manual_seed(0)
     paths = sorted(path for path in folder.rglob("*") if path.suffix in EXTENSIONS and path.is_file())
     began = time.perf_counter()
-    table = [row for path in paths for row in rows(path, str(path.relative_to(folder)), options.most)]
+    table = [
+        row
+        for path in paths
+        for row in rows(path, str(path.relative_to(folder)), options.most, with_keras=options.keras)
+    ]
     taken = time.perf_counter() - began
     width = max((len(row.file) for row in table), default=4)
-    head = "read  checked  built  trained  layers     parameters  approximated  why not"
+    head = "read  checked  built  trained  keras    layers     parameters  approximated  why not"
     print(f"{'file':<{width}}  {'network':<29}  {head}")
     for row in table:
         yes = ("yes" if row.read else "no", "yes" if row.checked else "no")
         numbers = f"{row.layers:>6}  {row.parameters:>13,}  {row.approximated:>12}"
-        words = f"{yes[0]:<4}  {yes[1]:<7}  {row.built:<5}  {row.trained:<7}  {numbers}  {row.why}"
+        words = f"{yes[0]:<4}  {yes[1]:<7}  {row.built:<5}  {row.trained:<7}  {row.keras:<7}  {numbers}  {row.why}"
         print(f"{row.file:<{width}}  {row.network:<29}  {words}".rstrip())
     files = {row.file for row in table}
     unread = {row.file for row in table if not row.read}

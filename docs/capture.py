@@ -380,6 +380,7 @@ def runs() -> dict[Path, dict[str, str]]:
             **{name: shortened(whole[name], most, "docs/script.md") for name, most in MOST_LINES.items()},
         },
         DOCS / "script.md": whole,
+        DOCS / "neural.md": {"debug": session("neural run examples/neural/cnn.neural")},
         DOCS / "pictures.md": {"look": session(doomed, look, hide=(doomed,))},
         **{path: guide_runs(path) for path in GUIDES},
     }

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from neural.check.checker import checked
+from neural.keras_code.model_file import keras_source
 from neural.language.reader import read
 from neural.pytorch.model_file import model_source
 
@@ -23,17 +24,18 @@ if TYPE_CHECKING:
     from neural.plan import Plan
 
 
-def compile_plan(plan: Plan, text: str = "") -> str:
-    """Return the PyTorch source of a network; errors quote the lines of `text`, or of the plan's file if it is there.
+def compile_plan(plan: Plan, text: str = "", backend: str = "pytorch") -> str:
+    """Return the source of a network; errors quote the lines of `text`, or of the plan's file if it is there.
 
-    CheckFailed is raised with every layer that torch cannot express.
+    It is for PyTorch, or for Keras 3 if the backend is `tensorflow`, `jax` or `keras`. CheckFailed is raised with every
+    layer that the backend cannot express.
     """
     if not text and plan.file:
         try:
             text = Path(plan.file).read_text(encoding="utf-8")
         except (OSError, ValueError):
             text = ""
-    return model_source(plan, text)
+    return model_source(plan, text) if backend == "pytorch" else keras_source(plan, text, backend)
 
 
 def load(source: str, name: str = "model") -> ModuleType:

@@ -7,7 +7,10 @@
     │   ├── SyntaxFault    the text is not of the language
     │   └── CheckFailed    the text can be read, and no model can be made of it
     ├── DataUnfit          no data, or data that cannot be read or brought to fit a network
-    └── MissingPackage     a package of the extra `neural` is not installed
+    ├── MissingPackage     a package of an extra, or of a backend, is not installed
+    ├── NotDebugged        a backend that cannot be debugged, or run
+    ├── NotExported        a network that has no form in another format
+    └── UnknownBackend     a name of no backend
 
 A `Problem` prints as a screen: file, line and column, the line with a caret, what was expected, the nearest name.
 """
@@ -115,13 +118,24 @@ class DataUnfit(NeuralError, ValueError):
 
 
 class MissingPackage(NeuralError, ImportError):
-    """Raised if an optional package is not installed."""
+    """Raised if a package is not installed; `install` is what follows `pip install`."""
 
-    def __init__(self, package: str, why: str = "") -> None:
-        if why:
-            super().__init__(f"{why}: pip install {package}")
-        else:
-            super().__init__(f"reading .neural files needs the package {package}: pip install 'neuraldbg[neural]'")
+    def __init__(
+        self, package: str, install: str = "'neuraldbg[neural]'", purpose: str = "reading .neural files"
+    ) -> None:
+        super().__init__(f"{purpose} needs the package {package}: pip install {install}")
+
+
+class NotDebugged(NeuralError, ValueError):
+    """Raised if a backend cannot do what is asked of it."""
+
+
+class NotExported(NeuralError, ValueError):
+    """Raised if a network cannot be written in another format."""
+
+
+class UnknownBackend(NeuralError, ValueError):
+    """Raised for a name of no backend."""
 
 
 class SourceError(NeuralError, ValueError):

@@ -58,6 +58,7 @@ class Wanted:
     batch_size: int | None = None
     seed: int | None = None
     device: str | None = None
+    backend: str = "pytorch"
 
 
 def prepare(
@@ -76,12 +77,12 @@ def prepare(
     wanted, workspace = wanted or Wanted(), workspace or Workspace()
     source = read(file)
     plan = checked(source, wanted.network, choose=choose)
-    text = compile_plan(plan, source.text)
+    text = compile_plan(plan, source.text, wanted.backend)
     dataset = wanted.dataset
     if dataset is None and wanted.data is None:
         dataset = bundled_for(plan)
     samples = samples_for(plan, data=wanted.data, dataset=dataset, download=wanted.download, seed=wanted.seed or 0)
-    stem = name or Path(file).stem
+    stem = name or Path(file).stem + ("" if wanted.backend == "pytorch" else f"-{wanted.backend}")
     script, arrays = workspace.path(f"{stem}.py"), workspace.path(f"{stem}-data.npz")
     try:
         script.write_text(text, encoding="utf-8", newline="\n")

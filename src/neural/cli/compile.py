@@ -1,43 +1,66 @@
-"""`neural compile FILE`: the network as a PyTorch file."""
+"""`neural compile FILE`: the network as a PyTorch file, a Keras file or an ONNX file."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from neural.errors import FileUnreadable
+from neural.errors import FileUnreadable, UnknownBackend
 from neural.workspace import Workspace
 
-BACKENDS = ("pytorch",)
-OTHERS = ("jax", "onnx", "tensorflow")
+if TYPE_CHECKING:
+    from neural.plan import Plan
 
 
-@click.command("compile", short_help="Write a network as a PyTorch file.")
+@click.command("compile", short_help="Write a network as a file for PyTorch, Keras or ONNX.")
 @click.argument("file", type=click.Path())
-@click.option("-o", "--output", type=click.Path(), help="The file to write, - for the terminal. Default: FILE.py.")
+@click.option(
+    "-o", "--output", type=click.Path(), help="The file to write, - for the terminal. Default: FILE.py, or FILE.onnx."
+)
 @click.option("--network", metavar="NAME", help="The network to write, if the file has several. Default: the first.")
-@click.option("-b", "--backend", default="pytorch", show_default=True, metavar="NAME", help="pytorch is the only one.")
-def COMMAND(file: str, output: str | None, network: str | None, backend: str) -> int:  # noqa: N802 (the contract)
-    """Write the network of FILE as a Python file that builds and trains it, and needs torch alone.
+@click.option(
+    "-b",
+    "--backend",
+    default="pytorch",
+    show_default=True,
+    metavar="NAME",
+    help="pytorch; tensorflow, jax or keras for a file of Keras 3; onnx.",
+)
+@click.option("--weights", type=click.Path(), help="For onnx: the trained weights, a state dict of the PyTorch file.")
+@click.option("--seed", type=int, help="For onnx without --weights: the seed of random weights. Default: 0.")
+def COMMAND(  # noqa: N802 (the name is the contract)
+    file: str, output: str | None, network: str | None, backend: str, weights: str | None, seed: int | None
+) -> int:
+    """Write the network of FILE as a Python file that builds and trains it, or as an ONNX file.
 
-    It is the source that every other command runs, so the file trains the same model, bit for bit. Exit status 0: it
-    is written; 1: the file has problems, or a layer that PyTorch cannot express; 2: there is no such file.
+    A file for PyTorch needs torch alone. It is the source that every other command runs, so the file trains the same
+    model, bit for bit. Exit status 0: it is written; 1: the file has problems, or a layer that the backend cannot
+    express; 2: there is no such file, or a package is missing.
     """
-    from neural.building import compile_plan  # noqa: PLC0415 (--help needs no lark)
+    from neural.backends import backend as named  # noqa: PLC0415 (--help needs no lark)
+    from neural.building import compile_plan  # noqa: PLC0415
     from neural.check.checker import checked  # noqa: PLC0415
     from neural.language.reader import read  # noqa: PLC0415
 
-    if backend.lower() not in BACKENDS:
-        known = "is not built yet" if backend.lower() in OTHERS else "is unknown"
-        raise click.BadParameter(f"{backend} {known}; there is: {', '.join(BACKENDS)}", param_hint="--backend")
+    try:
+        chosen = named(backend)
+    except UnknownBackend as error:
+        raise click.BadParameter(str(error), param_hint="--backend") from None
+    if chosen.name != "onnx" and (weights is not None or seed is not None):
+        raise click.BadParameter(
+            "a Python file begins with new weights: these are for --backend onnx", param_hint="--weights, --seed"
+        )
     source = read(file)
     plan = checked(source, network)
-    text = compile_plan(plan, source.text)
+    path = Path(output) if output else Path(file).with_suffix(chosen.suffix)
+    if chosen.name == "onnx":
+        return _export(plan, source.text, path, weights, seed or 0)
+    text = compile_plan(plan, source.text, chosen.name)
     if output == "-":
         click.echo(text, nl=False)
         return 0
-    path = Path(output) if output else Path(file).with_suffix(".py")
     try:
         path.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
@@ -45,4 +68,20 @@ def COMMAND(file: str, output: str | None, network: str | None, backend: str) ->
     if not output:  # a file whose name the user chose is the user's
         Workspace().made(path)
     click.echo(f"{path}: the network {plan.name}, {plan.parameter_count:,} parameters")
+    return 0
+
+
+def _export(plan: Plan, text: str, path: Path, weights: str | None, seed: int) -> int:
+    """Write an ONNX file, and say which weights it has."""
+    from neural.onnx_export import export  # noqa: PLC0415
+
+    if str(path) == "-":
+        raise click.BadParameter("an ONNX file is not text: name a file", param_hint="--output")
+    export(plan, path, text, weights=weights, seed=seed)
+    words = (
+        f"with the weights of {weights}"
+        if weights
+        else f"random weights of seed {seed}: --weights FILE.pt for trained ones"
+    )
+    click.echo(f"{path}: the network {plan.name}, {plan.parameter_count:,} parameters, {words}")
     return 0

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import shlex
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from neural.cli.run import announce
+from neural.cli.run import announce, is_script
 from neural.cli.training_options import training_options
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class _Command(click.Command):
 @click.option("--export", metavar="FILE", help="Also write the whole run as JSON.")
 @click.option("-o", "--out", metavar="DIR", help="The run folder. Default: neuraldbg-runs/NAME-TIME.")
 @click.option("--compare", nargs=2, metavar="A B", help="Train nothing, and compare two runs or exports.")
-@training_options
+@partial(training_options, debugged=True)
 def COMMAND(  # noqa: N802 (the contract)
     file: str | None,
     arguments: tuple[str, ...],
@@ -100,15 +100,12 @@ def COMMAND(  # noqa: N802 (the contract)
     if file is None:
         raise click.UsageError("name a .neural file or a Python script, or two runs with --compare")
     given, words = _options(options), None
-    if Path(file).suffix == ".py":
-        _nothing_but_the_script(wanted)
+    if is_script(file, arguments, wanted):
         line = (file, *arguments)
     else:
         from neural.file_lines import file_lines  # noqa: PLC0415
         from neural.preparing import prepare  # noqa: PLC0415
 
-        if arguments:
-            raise click.UsageError(f"{shlex.join(arguments)}: a .neural file takes no arguments")
         prepared = prepare(file, wanted)
         given += [f"--note={MADE_UP}"] if prepared.samples.synthetic else []
         line = (str(prepared.script), *prepared.arguments)
@@ -160,11 +157,3 @@ _PASSED = {
     "out": "--out",
 }
 """Parameters, with the options of `neuraldbg` that have their values."""
-
-
-def _nothing_but_the_script(wanted: Wanted) -> None:
-    """Refuse options that are about `.neural` files: a script has its own data and its own loop."""
-    for name, value in vars(wanted).items():
-        if value not in (None, False):
-            option = name.replace("_", "-")
-            raise click.UsageError(f"--{option} is for .neural files: give it to the script itself, after --")

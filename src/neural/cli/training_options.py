@@ -11,9 +11,12 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-NAMES = ("network", "data", "dataset", "download", "epochs", "batch_size", "seed", "device")
+NAMES = ("backend", "network", "data", "dataset", "download", "epochs", "batch_size", "seed", "device")
 
 _OPTIONS = (
+    click.option(
+        "-b", "--backend", default="pytorch", metavar="NAME", help="pytorch; tensorflow or jax by Keras 3 if installed."
+    ),
     click.option(
         "--network", metavar="NAME", help="The network to train, if the file has several. Default: the first."
     ),
@@ -40,15 +43,22 @@ _OPTIONS = (
 )
 
 
-def training_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options to a command, which is given them as `wanted`."""
+def training_options(function: Callable[..., Any], *, debugged: bool = False) -> Callable[..., Any]:
+    """Add the options to a command, which is given them as `wanted`; `debugged` if NeuralDBG watches the training.
+
+    Raises UnknownBackend, NotDebugged or MissingPackage before the command begins.
+    """
 
     @wraps(function)
     def called(**given: Any) -> Any:
-        from neural.preparing import Wanted  # noqa: PLC0415 (--help needs no lark)
+        from neural.backends import backend, require_debug, require_run  # noqa: PLC0415 (--help needs none of it)
+        from neural.preparing import Wanted  # noqa: PLC0415
 
         asked = {name: given.pop(name) for name in NAMES}
-        return function(**given, wanted=Wanted(**{**asked, "device": device_of(asked["device"])}))
+        chosen = backend(asked["backend"])
+        (require_debug if debugged else require_run)(chosen)
+        asked |= {"device": device_of(asked["device"]), "backend": chosen.name}
+        return function(**given, wanted=Wanted(**asked))
 
     for option in reversed(_OPTIONS):
         called = option(called)

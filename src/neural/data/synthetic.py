@@ -34,24 +34,38 @@ def made(plan: Plan, seed: int) -> Found:
     open_axes = any(None in one.shape for one in plan.inputs)
     notes = ["these data are made up: they say nothing about a model but whether it can be trained"]
     notes += [f"axes whose size only the data tell have {LENGTH}"] * open_axes
-    targets = _targets(plan, inputs, draw, count, words)
+    targets = _targets(plan, inputs, draw, words)
     return Found(inputs, targets, "made-up data", synthetic=True, notes=tuple(notes))
 
 
-def _targets(plan: Plan, inputs: dict[str, Array], draw: np.random.Generator, count: int, words: int) -> Array:
+def _targets(plan: Plan, inputs: dict[str, Array], draw: np.random.Generator, words: int) -> Array:
     shape = tuple(size or LENGTH for size in plan.layers[-1].shape)
-    signal = np.concatenate([_features(array, words) for array in inputs.values()], axis=1)
-    width = int(np.prod(shape))
     if shape == tuple(size or LENGTH for size in plan.inputs[0].shape) and plan.loss.type not in _CROSS:
         first: Array = next(iter(inputs.values())).astype(np.float32)  # an autoencoder
         return np.asarray(1 / (1 + np.exp(-first))) if plan.loss.type == "binary_crossentropy" else first
-    rule: Array = draw.standard_normal((signal.shape[1], width)).astype(np.float32) / np.sqrt(signal.shape[1])
-    scores: Array = (signal @ rule).reshape(count, *shape)
+    scores = _scores(inputs, shape, draw, words)
     if plan.loss.type in _CROSS:
         return np.asarray(scores.argmax(axis=-1))
     if plan.loss.type == "binary_crossentropy":
         return np.asarray(scores > 0, np.float32)
     return np.asarray(scores / max(float(scores.std()), 1e-6))
+
+
+def _scores(inputs: dict[str, Array], shape: tuple[int, ...], draw: np.random.Generator, words: int) -> Array:
+    """Return numbers of the output's shape by a rule drawn by chance: for each step of a sequence from that step alone,
+    since a recurrent layer has not seen the later ones.
+    """
+    first = next(iter(inputs.values()))
+    count = len(first)
+    if len(shape) > 1 and all(array.shape[1:2] == shape[:1] for array in inputs.values()):
+        rows = [array.reshape(count * shape[0], -1) for array in inputs.values()]
+        signal = np.concatenate([_features(array, words) for array in rows], axis=1)
+        shape = shape[1:]
+    else:
+        signal = np.concatenate([_features(array, words) for array in inputs.values()], axis=1)
+    rule = draw.standard_normal((signal.shape[1], int(np.prod(shape)))) / np.sqrt(signal.shape[1])
+    scores: Array = (signal @ rule).astype(np.float32).reshape(count, -1, *shape)
+    return scores if scores.shape[1] > 1 else scores[:, 0]
 
 
 def _features(array: Array, words: int) -> Array:

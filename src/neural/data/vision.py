@@ -29,7 +29,7 @@ ROOTS = (Path("data"), Path("~/.cache/torchvision"), Path("~/data"))
 def opened(name: str, root: Path | None, *, download: bool) -> Found:
     """Return the training part of a data set below `root`, or below one of the usual folders."""
     if importlib.util.find_spec("torchvision") is None:
-        raise MissingPackage("torchvision", f"the data set {name} is torchvision's")
+        raise MissingPackage("torchvision", "torchvision", f"the data set {name}")
     datasets: Any = importlib.import_module("torchvision.datasets")
     kind = getattr(datasets, _CLASSES[name])
     more: dict[str, Any] = {"EMNIST": {"split": "balanced"}}.get(_CLASSES[name], {})

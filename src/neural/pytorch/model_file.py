@@ -58,11 +58,6 @@ def model_source(plan: Plan, text: str = "") -> str:
 
 def _head(plan: Plan, code: str) -> str:
     file = Path(plan.file).name.replace("\\", "").replace('"""', "")
-    names = [_key(plan, each) for each in plan.inputs]
-    shapes = [
-        f"`{name}`: {'ids' if each.ids else 'numbers'} of the shape {_samples(each.shape)}."
-        for name, each in zip(names, plan.inputs, strict=True)
-    ]
     imports = ["import argparse", "import json", *(["import math"] if re.search(r"\bmath\.", code) else [])]
     types = [name for name in ("Callable", "Mapping") if re.search(rf"\b{name}\b", code)]
     functional = ["from torch.nn import functional as F"] if re.search(r"\bF\.", code) else []
@@ -73,8 +68,7 @@ def _head(plan: Plan, code: str) -> str:
             "    python THIS_FILE --data FILE.npz",
             "",
             "Arrays of the file:",
-            *shapes,
-            f"`y`: {_target_words(plan)}.",
+            *data_words(plan),
             '"""',
             "",
             "from __future__ import annotations",
@@ -95,6 +89,15 @@ def _head(plan: Plan, code: str) -> str:
     )
 
 
+def data_words(plan: Plan) -> list[str]:
+    """Return one line for each array of a data file."""
+    shapes = [
+        f"`{data_key(plan, each)}`: {'ids' if each.ids else 'numbers'} of the shape {_samples(each.shape)}."
+        for each in plan.inputs
+    ]
+    return [*shapes, f"`y`: {_target_words(plan)}."]
+
+
 def _samples(shape: Sequence[int | None]) -> str:
     return shape_text((None, *shape)).replace("None", "samples", 1).replace("None", "any")
 
@@ -110,10 +113,15 @@ def _target_words(plan: Plan) -> str:
             return f"numbers of the shape {_samples(shape)}"
 
 
+def named_device(plan: Plan) -> str:
+    """Return the network's own device, or the first one of its layers, "auto" if none is named."""
+    named = [plan.device, plan.training["device"], *(layer.device for layer in plan.walk())]
+    return next((each.lower() for each in named if each), "auto")
+
+
 def _device(plan: Plan) -> str:
     """Return the expression of the device: the network's own, that of its layers, or a GPU if there is one."""
-    named = [plan.device, plan.training["device"], *(layer.device for layer in plan.walk())]
-    device = next((each.lower() for each in named if each), "auto")
+    device = named_device(plan)
     if device == "cpu":
         return '"cpu"'
     name = device if device.startswith("cuda:") else "cuda"
@@ -125,8 +133,8 @@ def _device(plan: Plan) -> str:
 
 
 def _model_parts(plan: Plan, written: Written, name: str, activation: str) -> list[str]:
-    parameters = ", ".join(f"{identifier(_key(plan, each))}: torch.Tensor" for each in plan.inputs)
-    names = ", ".join(identifier(_key(plan, each)) for each in plan.inputs)
+    parameters = ", ".join(f"{identifier(data_key(plan, each))}: torch.Tensor" for each in plan.inputs)
+    names = ", ".join(identifier(data_key(plan, each)) for each in plan.inputs)
     answer = SOFTMAX[activation].format(f"model({names})") if activation else f"model({names})"
     parts = [
         [
@@ -158,7 +166,7 @@ def _model_parts(plan: Plan, written: Written, name: str, activation: str) -> li
     return ["\n".join(part) for part in parts]
 
 
-def _key(plan: Plan, given: InputPlan) -> str:
+def data_key(plan: Plan, given: InputPlan) -> str:
     """Return the name of an input in a data file: `x` if there is only one."""
     return "x" if len(plan.inputs) == 1 else input_name(plan, given)
 
@@ -205,7 +213,7 @@ def _training_parts(plan: Plan, written: Written, activation: str) -> list[str]:
 
 def _tensors(plan: Plan) -> list[str]:
     kinds = {True: "long", False: "float"}
-    reads = [f'torch.as_tensor(data["{_key(plan, each)}"]).{kinds[each.ids]}()' for each in plan.inputs]
+    reads = [f'torch.as_tensor(data["{data_key(plan, each)}"]).{kinds[each.ids]}()' for each in plan.inputs]
     return [
         "def tensors(data: Mapping[str, object]) -> tuple[list[torch.Tensor], torch.Tensor]:",
         '    """Return the inputs and the targets as the model and the loss take them."""',
@@ -344,7 +352,7 @@ def _main(plan: Plan) -> list[str]:
     options = ["epochs=options.epochs", "batch_size=options.batch_size"]
     options += ["seed=options.seed"] if training["shuffle"] else []
     options += ["device=options.device"]
-    names = " and ".join(_key(plan, each) for each in plan.inputs)
+    names = " and ".join(data_key(plan, each) for each in plan.inputs)
     lines = [
         "import numpy as np  # the model itself needs torch alone",
         "",

@@ -1,4 +1,4 @@
-"""The source of `neural.pytorch.modules`, read as text: what a generated file uses is copied into it."""
+"""The source of `modules/`, read as text: what a generated file uses is copied into it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Definition:
 
 
 @cache
-def definitions() -> dict[str, Definition]:
+def definitions(folder: Path = FOLDER) -> dict[str, Definition]:
     """Return all definitions by name, in the order of the files."""
     found = {}
-    for path in sorted(FOLDER.glob("*.py")):
+    for path in sorted(folder.glob("*.py")):
         text = path.read_text(encoding="utf-8")
         for node in ast.parse(text).body:
             if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
@@ -42,9 +42,9 @@ def _segment(text: str, node: ast.stmt) -> str:
     return ast.get_source_segment(text, node) or ""
 
 
-def copied(names: Iterable[str]) -> list[str]:
+def copied(names: Iterable[str], folder: Path = FOLDER) -> list[str]:
     """Return the texts of definitions and of all that they use, each after what it uses."""
-    known = definitions()
+    known = definitions(folder)
     found: dict[str, str] = {}
 
     def take(name: str) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from neural.plan import InputPlan, LayerPlan, Plan
 
 MERGED_MASKS = ("Add", "Average", "Concatenate", "Maximum", "Minimum", "Multiply", "Subtract")
-TAKEN = ("F", "mask", "nn", "self", "torch", "x", "y")
+TAKEN = ("F", "mask", "model", "nn", "self", "torch", "x", "y")
 """Names that generated code has for something else."""
 READ_MASKS = (
     "Attention",

@@ -14,7 +14,8 @@ def reshape(use: Use) -> LayerCode:
     """Return another shape of the same elements."""
     target = tuple(use.values["target_shape"])
     return LayerCode(
-        f"{use.x}.reshape({arguments(-1 if -1 not in target else f'len({use.x})', *target)})", comment=use.layer.name
+        f"{use.x}.reshape({arguments(-1 if -1 not in target else f'{use.x}.shape[0]', *target)})",
+        comment=use.layer.name,
     )
 
 

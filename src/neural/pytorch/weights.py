@@ -108,14 +108,15 @@ def penalties(layer: LayerPlan, path: str) -> list[str]:
         weight = name.removesuffix("_regularizer")
         if weight not in weights or layer.type not in {"Dense", "Output", "Embedding", "Conv1D", "Conv2D", "Conv3D"}:
             raise NotWritten(f"has a {name}, which is built for kernel and bias of Dense, Output and Conv only")
-        for power, factor in zip((1, 2), _factors(name, value), strict=True):
+        for power, factor in zip((1, 2), regularizer_factors(name, value), strict=True):
             if factor:
                 norm = "abs()" if power == 1 else "square()"
                 found.append(f"{factor!r} * {path}.{weights[weight]}.{norm}.sum()")
     return found
 
 
-def _factors(name: str, value: Any) -> tuple[float, float]:
+def regularizer_factors(name: str, value: Any) -> tuple[float, float]:
+    """Return the factors of the absolute values and of the squares."""
     word = (value if isinstance(value, str) else getattr(value, "name", "")).lower().replace("_", "")
     if word not in WAYS:
         raise NotWritten(f"has the {name} {value!r}, which is not built: one of l1, l2, l1_l2")

@@ -1,9 +1,12 @@
 """`neural compile`, as a user calls it."""
 
+import importlib.util
+
 import pytest
+import torch
 from tests.neural.sample_files import CNN, MODELS, network
 
-from neural import checked, compile_plan, parse
+from neural import build, checked, compile_plan, parse
 from neural.cli import main
 
 
@@ -37,10 +40,53 @@ def test_what_cannot_be_built_is_status_1(folder, capsys):
     assert not (folder / "refused.py").exists()
 
 
-@pytest.mark.parametrize(("backend", "words"), [("onnx", "onnx is not built yet"), ("mxnet", "mxnet is unknown")])
-def test_other_backends(folder, capsys, backend, words):
-    assert main(["compile", "a.neural", "--backend", backend]) == 2
-    assert f"{words}; there is: pytorch" in capsys.readouterr().err
+def test_a_backend_that_there_is_not(folder, capsys):
+    assert main(["compile", "a.neural", "--backend", "mxnet"]) == 2
+    assert "no backend 'mxnet': it is one of jax, keras, onnx, pytorch, tensorflow" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("backend", ["tensorflow", "jax", "keras", "JAX"])
+def test_a_file_for_keras(folder, capsys, backend):
+    assert main(["compile", "a.neural", "--backend", backend, "-o", "model.py"]) == 0
+    assert capsys.readouterr().out == "model.py: the network Digits, 43,706 parameters\n"
+    written = (folder / "model.py").read_text(encoding="utf-8")
+    assert written == compile_plan(checked(parse(CNN, "a.neural")), backend=backend.lower())
+    assert main(["compile", "a.neural", "--backend", backend, "-o", "-"]) == 0
+    assert capsys.readouterr().out == written
+
+
+def test_a_penalty_of_outputs_is_built_by_keras(folder, capsys):
+    assert main(["compile", "refused.neural", "--backend", "jax", "-o", "-"]) == 0
+    assert 'layers.ActivityRegularization(l2=0.1, name="L2_1")' in capsys.readouterr().out
+
+
+def test_what_is_for_onnx_alone(folder, capsys):
+    for words in (["--weights", "a.pt"], ["--seed", "3"]):
+        assert main(["compile", "a.neural", *words]) == 2
+        assert "these are for --backend onnx" in capsys.readouterr().err
+    assert main(["compile", "a.neural", "--backend", "onnx", "-o", "-"]) == 2
+    assert "an ONNX file is not text: name a file" in capsys.readouterr().err
+
+
+def test_without_the_packages_of_onnx(folder, capsys, monkeypatch):
+    monkeypatch.setattr("neural.backends.find_spec", lambda name: None)
+    assert main(["compile", "a.neural", "--backend", "onnx"]) == 2
+    assert capsys.readouterr().err.endswith("pip install 'neuraldbg[onnx]'\n")
+    assert not (folder / "a.onnx").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("onnxscript") is None, reason="onnx is not installed")
+def test_an_onnx_file_and_its_weights(folder, capsys):
+    (folder / "d.neural").write_text(network("    Dense(2)"), encoding="utf-8")
+    words = "d.onnx: the network Model, 10 parameters, "
+    assert main(["compile", "d.neural", "--backend", "onnx"]) == 0
+    assert capsys.readouterr().out == words + "random weights of seed 0: --weights FILE.pt for trained ones\n"
+    first = (folder / "d.onnx").read_bytes()
+    torch.save(build("d.neural").state_dict(), "w.pt")
+    assert main(["compile", "d.neural", "--backend", "onnx", "--weights", "w.pt"]) == 0
+    assert capsys.readouterr().out == words + "with the weights of w.pt\n"
+    assert (folder / "d.onnx").read_bytes() != first
 
 
 def test_a_folder_that_is_not_there(folder, capsys):

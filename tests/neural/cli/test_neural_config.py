@@ -31,7 +31,7 @@ WRONG = [
     ("run: {epoch: 3}", "run: there is no option 'epoch'; did you mean 'epochs'?"),
     ("run: {batch-size: many}", "run: batch-size: 'many' is not a valid integer range."),
     ("run: {batch_size: 0}", "run: batch_size: 0 is not in the range x>=1."),
-    ("run: 3", "run: expected options with values, such as `network: ...`"),
+    ("run: 3", "run: expected options with values, such as `backend: ...`"),
     ("- run", "expected sections such as `run:`, not a list"),
     ("run: [", "is no valid YAML"),
 ]

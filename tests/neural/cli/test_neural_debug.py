@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pexpect
 import pytest
+from tests.browser import visiting
 
 from neural.cli import main
 from neuraldbg import Run
@@ -155,3 +156,46 @@ def test_wrong_use_is_status_2_in_words(place, monkeypatch, capsys, args, words)
     said = capsys.readouterr().err
     assert words in said
     assert "Traceback" not in said
+
+
+def test_a_backend_that_is_not_there_or_not_watched(place, monkeypatch, capsys):
+    monkeypatch.chdir(place)
+    assert main(["debug", "--backend", "tensorflow", "tiny.neural"]) == 2
+    assert "the debugger watches PyTorch, and not TensorFlow" in capsys.readouterr().err
+    assert main(["run", "-b", "jaxx", "tiny.neural"]) == 2
+    assert "did you mean jax?" in capsys.readouterr().err
+
+
+def test_keras_trains_the_same_network_on_the_same_data(place, monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    done = neural(place, "run", "--backend", "keras", "tiny.neural")
+    assert done.stdout.count("epoch ") == 2
+    assert (place / ".neural/tiny-keras.py").exists()
+    assert "67 parameters" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_page_opens_at_the_part_that_is_asked_for(place, browser):
+    """The page of `neural debug` is that of the run, and ends with it where nobody sits at a terminal."""
+    command = [
+        sys.executable,
+        "-m",
+        "neural",
+        "debug",
+        "--port",
+        "0",
+        "--dead-neurons",
+        "--epochs",
+        "100000",
+        "tiny.neural",
+    ]
+    with (
+        subprocess.Popen(command, cwd=place, env=environment(), stderr=subprocess.PIPE, text=True) as process,
+        visiting(browser) as visit,
+    ):
+        assert process.stderr is not None
+        url = next(found[0] for line in process.stderr if (found := re.search(r"http://\S+", line)))
+        visit.page.goto(url)
+        visit.page.locator("#tabs [aria-current]", has_text="Activations").wait_for()
+        visit.page.get_by_text("Dense_1").first.wait_for()
+        process.kill()

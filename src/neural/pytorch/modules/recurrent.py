@@ -40,7 +40,7 @@ class FusedRecurrent(nn.Module):
         x = x.flip(1) if self.go_backwards else x
         if self.dropout and self.training:  # the same features in all steps
             x = x * F.dropout(torch.ones_like(x[:, :1]), self.dropout)
-        output = self.run(x, x.new_zeros(1, len(x), self.weight_hh.shape[1]))
+        output = self.run(x, x.new_zeros(1, x.shape[0], self.weight_hh.shape[1]))
         return output if self.return_sequences else output[:, -1]
 
     def run(self, x: torch.Tensor, state: torch.Tensor) -> torch.Tensor:

@@ -47,7 +47,7 @@ class SteppedRecurrent(nn.Module):
         if self.dropout and self.training:  # the same features in all steps
             x = x * F.dropout(torch.ones_like(x[:, :1]), self.dropout)
         projected = self.project(x)
-        states = [projected.new_zeros(len(x), self.units, *projected.shape[3:]) for _ in range(self.states)]
+        states = [projected.new_zeros(x.shape[0], self.units, *projected.shape[3:]) for _ in range(self.states)]
         kept = F.dropout(torch.ones_like(states[0]), self.recurrent_dropout, self.training)
         outputs = []
         for step in range(x.shape[1]):
