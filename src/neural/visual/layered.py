@@ -37,7 +37,8 @@ SHARE = 1.5
 """The width of a folded flow as a multiple of its height."""
 LEAST = 0.3
 """The least height of the last column, as a share of that of the others."""
-SWEEPS = 12
+SWEEPS, EFFORT = 12, 60_000
+"""Passes over all rows, and boxes and lanes that all passes together see at most, apart from the first two."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ def _order(rows: list[list[_Item]]) -> None:
     if all(len(row) == 1 for row in rows):
         return
     best, order = _crossings(rows), [list(row) for row in rows]
-    for sweep in range(SWEEPS):
+    for sweep in range(_sweeps(rows)):
         if not best:
             break
         down = sweep % 2 == 0
@@ -172,6 +173,11 @@ def _order(rows: list[list[_Item]]) -> None:
             best, order = found, [list(row) for row in rows]
     rows[:] = order
     _number(rows)
+
+
+def _sweeps(rows: Iterable[Sequence[_Item]]) -> int:
+    """Return the number of passes: a network with thousands of lanes has fewer."""
+    return max(2, min(SWEEPS, EFFORT // sum(map(len, rows))))
 
 
 def _number(rows: Iterable[Sequence[_Item]]) -> None:
@@ -210,8 +216,9 @@ def _align(rows: Sequence[Sequence[_Item]]) -> None:
             x += item.width / 2 + item.gap
         for item in row:
             item.x -= x / 2
-    for sweep in range(2 * SWEEPS):
-        both = sweep >= 2 * SWEEPS - 4
+    sweeps = 2 * _sweeps(rows)
+    for sweep in range(sweeps):
+        both = sweep >= sweeps - 4
         down = sweep % 2 == 0
         for row in rows if down else list(reversed(rows)):
             wanted, weights = [], []
