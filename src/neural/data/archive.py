@@ -33,9 +33,11 @@ def opened(path: Path, plan: Plan) -> Found:
             size = sum(info.file_size for info in file.zip.infolist() if info.filename[:-4] in stored.values())
             within_memory(size, f"the arrays of {path}", _FEWER)
             arrays = {name: _numbers(path, own, file[own]) for name, own in stored.items()}
+    except DataUnfit:
+        raise
     except MemoryError:
         raise DataUnfit(f"{path} needs more memory than there is: {_FEWER}") from None
-    except (OSError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, ValueError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise DataUnfit(f"{path} cannot be read as .npz: {reason}") from None
     targets = arrays.pop(TARGETS, None)

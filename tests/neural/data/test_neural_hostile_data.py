@@ -201,6 +201,7 @@ def test_folders_of_images_as_they_are_found(tmp_path):
     assert "1 images cannot be read, and were left out" in told
     assert "broken.png" in told
     trained(network, samples, tmp_path)
+    (folder / "b/circle").unlink()
     with pytest.raises(DataUnfit, match=r"has 6 images and no folders, .*folder for each class"):
         samples_for(network, data=folder / "b")
 
