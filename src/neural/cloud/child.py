@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import time
-import weakref
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ COMMAND = (sys.executable, "-m", "neural")
 """The command line of ``neural``, without a command."""
 _CHECK_S = 0.1
 _END_S = 8.0
-_LIVING: weakref.WeakSet[Child] = weakref.WeakSet()
+_LIVING: set[Child] = set()
 
 
 class Child:
