@@ -6,7 +6,9 @@ Every command that trains runs this program by its command line, so that a user 
 from __future__ import annotations
 
 import shlex
+import sys
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +84,7 @@ def prepare(
     if dataset is None and wanted.data is None:
         dataset = bundled_for(plan)
     samples = samples_for(plan, data=wanted.data, dataset=dataset, download=wanted.download, seed=wanted.seed or 0)
-    stem = name or Path(file).stem + ("" if wanted.backend == "pytorch" else f"-{wanted.backend}")
+    stem = name or _program_name(Path(file).stem) + ("" if wanted.backend == "pytorch" else f"-{wanted.backend}")
     script, arrays = workspace.path(f"{stem}.py"), workspace.path(f"{stem}-data.npz")
     try:
         script.write_text(text, encoding="utf-8", newline="\n")
@@ -103,6 +105,13 @@ def prepare(
         *samples.notes,
     )
     return Prepared(plan, source, script, ("--data", str(arrays), *given), samples, said)
+
+
+def _program_name(stem: str) -> str:
+    """Return the name of a program: none by which an import of it, or of what it imports, would find itself."""
+    packages = [folder for folder in sys.path if Path(folder).name in ("site-packages", "dist-packages")]
+    known = stem in sys.stdlib_module_names or PathFinder.find_spec(stem, packages) is not None
+    return f"{stem}_model" if known else stem
 
 
 _BUNDLED = (

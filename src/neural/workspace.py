@@ -62,6 +62,14 @@ class Workspace:
         listed.elsewhere[str(path)] = _digest(path)
         self._write(listed)
 
+    def check_free(self, path: str | Path) -> None:
+        """Raise FileUnreadable if a file is there that we did not write, or that was changed since."""
+        path = Path(path)
+        if path.exists() and self._listed().elsewhere.get(str(path.absolute())) != _digest(path):
+            raise FileUnreadable(
+                f"{path} is there already, and is not as this command would have left it: name another file with -o"
+            )
+
     def removable(self) -> Removal:
         """Return what `clean` would remove."""
         listed = self._listed()

@@ -55,8 +55,13 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     source = read(file)
     plan = checked(source, network)
     path = Path(output) if output else Path(file).with_suffix(chosen.suffix)
+    if not output:
+        Workspace().check_free(path)
     if chosen.name == "onnx":
-        return _export(plan, source.text, path, weights, seed or 0)
+        _export(plan, source.text, path, weights, seed or 0)
+        if not output:
+            Workspace().made(path)
+        return 0
     text = compile_plan(plan, source.text, chosen.name)
     if output == "-":
         click.echo(text, nl=False)
@@ -71,7 +76,7 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     return 0
 
 
-def _export(plan: Plan, text: str, path: Path, weights: str | None, seed: int) -> int:
+def _export(plan: Plan, text: str, path: Path, weights: str | None, seed: int) -> None:
     """Write an ONNX file, and say which weights it has."""
     from neural.onnx_export import export  # noqa: PLC0415
 
@@ -84,4 +89,3 @@ def _export(plan: Plan, text: str, path: Path, weights: str | None, seed: int) -
         else f"random weights of seed {seed}: --weights FILE.pt for trained ones"
     )
     click.echo(f"{path}: the network {plan.name}, {plan.parameter_count:,} parameters, {words}")
-    return 0

@@ -16,13 +16,13 @@ import click
 
 from neural.cli.run import announce, is_script
 from neural.cli.training_options import training_options
-from neuraldbg.cli.tunnel_options import KindOption, tunnel_options
 
 if TYPE_CHECKING:
     from neural.preparing import Wanted
     from neuraldbg.nouns import Diagnosis
 
 MADE_UP = "made-up data"
+TUNNELS = ("ssh", "ngrok", "cloudflared")
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,23 @@ PARTS = {
 }
 
 
+def _with_kind(args: list[str]) -> list[str]:
+    """Return the command line with the kind of tunnel that an option without one means: the next word may be FILE."""
+    end = args.index("--") if "--" in args else len(args)
+    following = [*args[1:], ""]
+    words = [
+        f"{word}={TUNNELS[0]}" if word == "--tunnel" and after not in TUNNELS else word
+        for word, after in zip(args, following, strict=False)
+    ]
+    return words[:end] + args[end:]
+
+
 class _Command(click.Command):
     """A command that says of an unknown option where those of a script go."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        params = self.get_params(ctx)
-        for option in params:
-            if isinstance(option, KindOption):
-                args = option.written_out(args, params, interspersed=True)
         try:
-            return super().parse_args(ctx, args)
+            return super().parse_args(ctx, _with_kind(args))
         except click.NoSuchOption as error:
             message = f"{error.format_message()} Options of a Python script come after --."
             raise click.UsageError(message, ctx) from None
@@ -79,7 +86,8 @@ class _Command(click.Command):
 @click.option(
     "--port", type=click.IntRange(0, 65_535), help="The port of the dashboard. Default: 8050, or the next free."
 )
-@tunnel_options
+@click.option("--tunnel", metavar="[KIND]", help="Reach the page from another machine: ssh, ngrok or cloudflared.")
+@click.option("--tunnel-ttl", metavar="TIME", help="Close a tunnel of ngrok or cloudflared after 30m, 2h, ...")
 @click.option("--theme", type=click.Choice(("auto", "dark", "light")), help="The colours of the page.")
 @click.option("--export", metavar="FILE", help="Also write the whole run as JSON.")
 @click.option("-o", "--out", metavar="DIR", help="The run folder. Default: neuraldbg-runs/NAME-TIME.")
@@ -136,7 +144,7 @@ def _options(options: dict[str, object]) -> list[str]:
             if one is True:
                 given.append(option)
             elif one not in (None, False):
-                given += [option, f"{one:.0f}s" if isinstance(one, float) else str(one)]
+                given += [option, str(one)]
     parts = [part for name, part in PARTS.items() if options[name]]
     if not options["dashboard"]:
         for name in ("port", "theme", "tunnel", "tunnel_ttl"):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from neural.preparing import Wanted
 
 
+INTERRUPTED = 130
 METHODS = ("random", "bayesian", "grid")
 """Those of `neural.search`, which is not imported for the help."""
 
@@ -74,6 +75,8 @@ def _search(file: str, wanted: Wanted, out: Path | None, **asked: Any) -> int:
         raise click.UsageError(f"--hpo records every trial by NeuralDBG, which watches PyTorch, not {wanted.backend}")
     result = searched(file, wanted, folder=out, say=lambda line: click.echo(line, err=True), **asked)
     click.echo(printed(result))
+    if result.interrupted:
+        return INTERRUPTED
     return 0 if result.best is not None else 1
 
 

@@ -37,8 +37,10 @@ def COMMAND(file: str, kind: str | None, output: str | None, network: str | None
             raise click.BadParameter(f"{output}: name a file .html, .svg or .png, or give --format", param_hint="-o")
         kind = end or "html"
     plan = checked(read(file), network)
-    content = drawn(plan, kind)
     path = Path(output) if output else Path(file).with_suffix(f".{kind}")
+    if not output:
+        Workspace().check_free(path)
+    content = drawn(plan, kind)
     try:
         path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
     except OSError as error:

@@ -76,23 +76,29 @@ def searched(
     folder = folder or _new_folder(Path(file).stem)
     if next(folder.glob("trial-*"), None) is not None:
         raise NeuralError(f"{folder} holds the trials of a search already: name another folder")
-    result = Result(str(file), method, objective, maximized, (), folder)
     found: list[Trial] = []
-    interrupted = False
+
+    def trial(number: int, proposal: Proposal) -> Trial:
+        found.append(_trial(number, proposal, source, wanted, objective, folder))
+        say(_line(found[-1], count, objective))
+        return found[-1]
+
+    interrupted = _all_trials(sampler, count, trial)
+    return Result(str(file), method, objective, maximized, tuple(found), folder, interrupted=interrupted)
+
+
+def _all_trials(sampler: Sampler, count: int, trial: Callable[[int, Proposal], Trial]) -> bool:
+    """Try what the sampler proposes. Return True if Ctrl-C has ended it."""
     try:
         for number in range(1, count + 1):
             proposal = sampler.proposal()
             if proposal is None:
-                break
-            trial = _trial(number, proposal, source, wanted, objective, folder)
-            found.append(trial)
-            say(_line(trial, count, objective))
-            if trial.state == INTERRUPTED:
-                interrupted = True
-                break
+                return False
+            if trial(number, proposal).state == INTERRUPTED:
+                return True
     except KeyboardInterrupt:  # between two trainings
-        interrupted = True
-    return replace(result, trials=tuple(found), interrupted=interrupted)
+        return True
+    return False
 
 
 def _trial(number: int, proposal: Proposal, source: SourceFile, wanted: Wanted, objective: str, above: Path) -> Trial:

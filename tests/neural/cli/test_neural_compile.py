@@ -32,6 +32,18 @@ def test_the_file_has_the_name_of_the_model_if_none_is_given(folder, capsys):
     assert "class Small(nn.Module):" in capsys.readouterr().out
 
 
+def test_a_file_of_the_user_is_not_written_over(folder, capsys):
+    assert main(["compile", "a.neural"]) == 0
+    assert main(["compile", "a.neural"]) == 0, "our own may be"
+    (folder / "a.py").write_text("mine", encoding="utf-8")
+    for command in (["compile", "a.neural"], ["visualize", "-f", "svg", "a.neural"]):
+        (folder / "a.svg").write_text("mine, too", encoding="utf-8")
+        assert main(command) == 2
+        assert "is there already, and is not as this command would have left it" in capsys.readouterr().err
+    assert (folder / "a.py").read_text(encoding="utf-8") == "mine"
+    assert main(["compile", "a.neural", "-o", "a.py"]) == 0
+
+
 def test_what_cannot_be_built_is_status_1(folder, capsys):
     assert main(["compile", "refused.neural"]) == 1
     told = capsys.readouterr().err

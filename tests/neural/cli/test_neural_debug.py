@@ -212,3 +212,11 @@ def test_a_search_prints_its_table_and_leaves_runs(place):
     assert "2 trials by grid search for the lowest val_loss" in done.stdout
     assert done.stderr.count("trial ") == 2
     assert {Run.load(run).steps for run in (place / "found").glob("trial-*")} == {8}
+
+
+@pytest.mark.parametrize("name", ["random", "torch", "numpy"])
+def test_a_file_with_the_name_of_a_module_hides_none(place, name):
+    (place / "tiny.neural").rename(place / f"{name}.neural")
+    done = neural(place, "run", f"{name}.neural", "--epochs", "1")
+    assert f"as .neural/{name}_model.py" in done.stderr
+    assert "epoch 1/1" in done.stdout

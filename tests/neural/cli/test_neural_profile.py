@@ -53,8 +53,8 @@ def test_the_table_of_latencies():
         latency_lines({"device": "cpu", "threads": 2, "batches": [one, many]})
         == """\
 Latency of predict on cpu, 2 threads
-  batch   median     8 of 10 within  samples/s
-      1  71.6 us   69 us to 87 us     13,966
+  batch   median  8 of 10 within  samples/s
+      1  71.6 us  69 us to 87 us     13,966
      64  12.3 ms  12 ms to 1.5 s      5,203"""
     )
 
