@@ -44,7 +44,7 @@ def COMMAND(file: str, wanted: Wanted, memory: bool, latency: bool) -> int:  # n
     script = [str(prepared.script), *prepared.arguments]
     command = [sys.executable, "-m", "neuraldbg", "run", "--profile", "-q", "-o", str(folder), *script]
     click.echo(f"$ neuraldbg run --profile -o {folder} {' '.join(script)}", err=True)
-    status = subprocess.run(command, stdout=sys.stderr, check=False).returncode  # noqa: S603 (our own)
+    status = subprocess.run(command, stdout=2, check=False).returncode  # noqa: S603 (our own; to standard error)
     if status:
         return status if status > 0 else 128 - status
     _print_profile(str(folder), memory=memory)

@@ -23,7 +23,7 @@ def model(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_the_profile_of_a_training(model, capsys):
-    assert main(["profile", model, "--data", "data.npz", "--memory", "--latency"]) == 0
+    assert main(["profile", model, "--data", "data.npz", "--batch-size", "4", "--memory", "--latency"]) == 0
     out, err = capsys.readouterr()
     assert "neuraldbg run --profile" in err
     assert "PROFILE" in out
