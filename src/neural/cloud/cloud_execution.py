@@ -77,16 +77,16 @@ class CloudExecutor:
     def run_model(
         self,
         model_file: str | Path,
-        dataset: str = "synthetic",
+        dataset: str | None = None,
         epochs: int | None = None,
         batch_size: int | None = None,
     ) -> dict[str, Any]:
         """Train a ``.neural`` file, or one that ``compile_model`` has written, and return ``success``, ``stdout``,
-        ``stderr`` and, if it failed, ``error``.
+        ``stderr`` and, if it failed, ``error``. ``dataset`` is as for ``start_debug_dashboard``.
         """
         file = Path(model_file).resolve()
         text = self._texts.get(file, file)
-        options = [("--dataset", dataset), ("--epochs", epochs), ("--batch-size", batch_size)]
+        options = [("--dataset", dataset or _dataset(text)), ("--epochs", epochs), ("--batch-size", batch_size)]
         given = [word for name, value in options if value is not None for word in (name, str(value))]
         done = _command("run", str(text), *given, folder=self.temp_dir)
         result = {"success": done.returncode == 0, "stdout": done.stdout, "stderr": done.stderr}
@@ -108,18 +108,21 @@ class CloudExecutor:
     # ---------------------------------------------------------------- the dashboard
 
     def start_debug_dashboard(
-        self, dsl_code: str, backend: str = "pytorch", setup_tunnel: bool = True, *, dataset: str = "synthetic"
+        self, dsl_code: str, backend: str = "pytorch", setup_tunnel: bool = True, *, dataset: str | None = None
     ) -> dict[str, Any]:
         """Train a model under NeuralDBG in a process of its own, and return ``session_id``, ``dashboard_url``,
         ``process_id`` and ``tunnel_url`` once the dashboard listens.
 
-        Both addresses carry a token. ``tunnel_url`` is None if no tunnel could be opened: the logger ``neural.cloud``
-        says why. Raises NeuralError if the text describes no model, or there is no dashboard.
+        ``dataset`` is that of ``--dataset``; without one it is a data set of scikit-learn if the model is made for its
+        shapes, else made-up data, which every picture says. Both addresses carry a token. ``tunnel_url`` is None if no
+        tunnel could be opened: the logger ``neural.cloud`` says why. Raises NeuralError if the text describes no model,
+        or there is no dashboard.
         """
         _plan(dsl_code)  # its problems are better told here than by a process that ends
         session = uuid.uuid4().hex[:12]
         source = self._written(dsl_code)
-        args = ["debug", str(source), "--port", str(_free_port()), "--dataset", dataset, "--backend", backend]
+        args = ["debug", str(source), "--port", str(_free_port()), "--dataset", dataset or _dataset(source)]
+        args += ["--backend", backend]
         kind = _tunnel_kind() if setup_tunnel else None
         if kind is not None:
             args += ["--tunnel", kind]
@@ -186,6 +189,17 @@ def _plan(dsl_code: str) -> Plan:
     from neural.language.reader import parse  # noqa: PLC0415
 
     return checked(parse(dsl_code))
+
+
+def _dataset(file: Path) -> str:
+    """Return the data set that a model is trained on if nobody names one."""
+    from neural.data.opening import SYNTHETIC  # noqa: PLC0415 (needs lark)
+    from neural.preparing import bundled_for  # noqa: PLC0415
+
+    try:
+        return bundled_for(_plan(file.read_text(encoding="utf-8"))) or SYNTHETIC
+    except (OSError, ValueError):  # the command itself says what is wrong with the file
+        return SYNTHETIC
 
 
 def _command(*args: str, folder: Path) -> subprocess.CompletedProcess[str]:
