@@ -109,7 +109,7 @@ def COMMAND(  # noqa: N802 (the contract)
 
     if compare:
         if file is not None:
-            raise click.UsageError("--compare trains nothing: leave out FILE")
+            announce((f"{file} is not trained: two runs are compared",), "")
         return main(["compare", *compare])
     if file is None:
         raise click.UsageError("name a .neural file or a Python script, or two runs with --compare")

@@ -97,7 +97,7 @@ def test_parts_are_printed_and_runs_are_exported_and_compared(place):
         )  # fmt: skip
         for words in ("gradient", "dead", "weights"):
             assert words in done.stderr
-    compared = neural(place, "debug", "--compare", "a.json", "b.json")
+    compared = neural(place, "debug", "tiny.neural", "--compare", "a.json", "b.json")
     assert "differ" in compared.stdout
 
 
@@ -140,7 +140,7 @@ WRONG = [
     (["debug", "train.py", "--lr", "1"], "Options of a Python script come after --."),
     (["debug", "train.py", "--epochs", "1"], "--epochs is for .neural files"),
     (["debug", "tiny.neural", "x"], "x: a .neural file takes no arguments"),
-    (["debug", "--compare", "a", "b", "tiny.neural"], "--compare trains nothing"),
+    (["debug", "tiny.neural", "--compare", "a", "b"], "tiny.neural is not trained: two runs are compared"),
     (["debug", "--no-dashboard", "--tunnel", "tiny.neural"], "--tunnel is the dashboard's"),
     (["debug", "--tunnel", "ssh", "--tunnel-ttl", "2h", "tiny.neural"], "--tunnel-ttl is for --tunnel ngrok"),
     (["debug", "--no-dashboard", "--port", "0", "tiny.neural"], "--port is the dashboard's"),
