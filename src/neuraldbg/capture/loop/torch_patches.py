@@ -73,11 +73,12 @@ class Patches:
         """Replace ``owner.name`` by ``make(original)``."""
         own = name in vars(owner)
         original = getattr(owner, name)
-        patched = make(original)
-        setattr(owner, name, patched)
-        put = _Put(owner, name, vars(owner).get(name, patched), original, own)
+        put = _Put(owner, name, make(original), original, own)
+        # Known before it is there: a signal handler of the program may raise at any of these lines.
         self._saved.append(put)
         _in_place.append(put)
+        setattr(owner, name, put.patched)
+        put.patched = vars(owner).get(name, put.patched)
 
     def listen(
         self,
@@ -145,7 +146,8 @@ class Patches:
         self._followed = False
         while self._saved:
             put = self._saved.pop()
-            _in_place.remove(put)
+            if put in _in_place:
+                _in_place.remove(put)
             if not put.stands():
                 put.pass_on()
                 continue
