@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
-pytestmark = pytest.mark.skipif(
-    any(importlib.util.find_spec(each) is None for each in PACKAGES), reason="onnx is not installed"
-)
+pytestmark = [
+    pytest.mark.xdist_group("onnx files"),  # one process computes for all of them
+    pytest.mark.skipif(
+        any(importlib.util.find_spec(each) is None for each in PACKAGES), reason="onnx is not installed"
+    ),
+]
 
 FILES = {
     "cnn": network(

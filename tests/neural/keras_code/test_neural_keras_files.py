@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.xdist_group("keras files"),  # one process computes for all of them
     pytest.mark.skipif(importlib.util.find_spec("keras") is None, reason="Keras is not installed"),
 ]
 
