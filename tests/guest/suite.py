@@ -119,6 +119,13 @@ def slow_mode(program: Program) -> str:
     return next(mode for mode in MODES[1:] if mode != fast_mode(program))
 
 
+def in_both_modes(program: Program) -> bool:
+    """Return True for the half of the programs that the slow part watches in the other mode, too; with NEURALDBG_LONG
+    it watches all of them. A digit of the checksum that `fast_mode` does not use chooses, so that both modes are there.
+    """
+    return bool(os.environ.get("NEURALDBG_LONG")) or zlib.crc32(program.name.encode()) // 2 % 2 == 0
+
+
 def programs(*names: str) -> list[Program]:
     """Return all programs, or those whose topic/name contains one of the words."""
     found = [
