@@ -212,13 +212,14 @@ def _main(plan: Plan) -> list[str]:
         'parser = argparse.ArgumentParser(description="Build and train the model.")',
         f'parser.add_argument("--data", required=True, help="a file .npz with {names} and y")',
         'parser.add_argument("--epochs", type=int, default=EPOCHS)',
+        'parser.add_argument("--batch-size", type=int, default=BATCH_SIZE)',
         'parser.add_argument("--seed", type=int, default=SEED)',
         'parser.add_argument("--device", default=DEVICE)',
         "options = parser.parse_args()",
         "keras.utils.set_random_seed(options.seed)",
         "with placed(options.device), np.load(options.data) as data:",
         "    model = build_model()",
-        "    train(model, data, epochs=options.epochs)",
+        "    train(model, data, epochs=options.epochs, batch_size=options.batch_size)",
     ]
     if path:
         name = path if path.endswith(".weights.h5") else re.sub(r"\.\w+$", "", path) + ".weights.h5"

@@ -172,7 +172,7 @@ def test_a_backend_that_is_not_there_or_not_watched(place, monkeypatch, capsys):
 
 def test_keras_trains_the_same_network_on_the_same_data(place, monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "torch")
-    done = neural(place, "run", "--backend", "keras", "tiny.neural")
+    done = neural(place, "run", "--backend", "keras", "--batch-size", "8", "tiny.neural")
     assert done.stdout.count("epoch ") == 2
     assert (place / ".neural/tiny-keras.py").exists()
     assert "67 parameters" in done.stderr

@@ -151,7 +151,8 @@ def run(folder: Path, *words: str, backend: str = "torch") -> subprocess.Complet
 
 
 def test_the_command_line_of_the_pytorch_file(program: Path) -> None:
-    done = [run(program, "--epochs", "2", "--seed", "4", "--device", "cpu") for _ in range(2)]
+    words = ("--epochs", "2", "--batch-size", "7", "--seed", "4", "--device", "cpu")
+    done = [run(program, *words) for _ in range(2)]
     assert done[0].returncode == 0, done[0].stderr
     assert done[0].stdout == done[1].stdout
     number = r"\d+\.\d{4}"
