@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from neural.plan import Plan, Search
 
 
+MADE_UP = "made-up data"
+
+
 @dataclass(frozen=True)
 class Prepared:
     """Hold a program that trains a network, and what was decided on the way to it."""
@@ -41,6 +44,11 @@ class Prepared:
     samples: Samples
     said: tuple[str, ...]
     """Sentences for the user: the network, the data, what was changed so that they fit."""
+
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """Options of `neuraldbg` for a run of it: every picture says of made-up data that they are."""
+        return (f"--note={MADE_UP}",) if self.samples.synthetic else ()
 
     @property
     def line(self) -> str:
@@ -61,6 +69,11 @@ class Wanted:
     seed: int | None = None
     device: str | None = None
     backend: str = "pytorch"
+
+    def training(self, plan: Plan) -> dict[str, Any]:
+        """Return the settings of the training: those of the file, with what the command line replaces."""
+        asked = {name: getattr(self, name) for name in ("epochs", "batch_size", "seed")}
+        return {**plan.training, **{name: value for name, value in asked.items() if value is not None}}
 
 
 def prepare(
@@ -83,7 +96,14 @@ def prepare(
     dataset = wanted.dataset
     if dataset is None and wanted.data is None:
         dataset = bundled_for(plan)
-    samples = samples_for(plan, data=wanted.data, dataset=dataset, download=wanted.download, seed=wanted.seed or 0)
+    training = wanted.training(plan)
+    samples = samples_for(
+        replace(plan, training=training),
+        data=wanted.data,
+        dataset=dataset,
+        download=wanted.download,
+        seed=training["seed"] or 0,
+    )
     stem = name or _program_name(Path(file).stem) + ("" if wanted.backend == "pytorch" else f"-{wanted.backend}")
     script, arrays = workspace.path(f"{stem}.py"), workspace.path(f"{stem}-data.npz")
     try:

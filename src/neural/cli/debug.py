@@ -6,7 +6,6 @@ language.
 
 from __future__ import annotations
 
-import json
 import shlex
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from neural.preparing import Wanted
     from neuraldbg.nouns import Diagnosis
 
-MADE_UP = "made-up data"
 TUNNELS = ("ssh", "ngrok", "cloudflared")
 
 
@@ -121,12 +119,12 @@ def COMMAND(  # noqa: N802 (the contract)
         from neural.preparing import prepare  # noqa: PLC0415
 
         prepared = prepare(file, wanted)
-        given += [f"--note={MADE_UP}"] if prepared.samples.synthetic else []
+        given += prepared.watched
         line = (str(prepared.script), *prepared.arguments)
         announce(prepared.said, "")
 
         def words(diagnosis: Diagnosis) -> str:
-            return "\n".join(file_lines(json.loads(diagnosis.to_json()), prepared.plan, prepared.source))
+            return "\n".join(file_lines(diagnosis.to_dict(), prepared.plan, prepared.source))
 
     stops = bool(options["step"] or options["breakpoints"] or options["events"] or options["at"])
     whole = ["debug" if stops else "run", *given, *line]

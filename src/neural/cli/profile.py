@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,7 +27,7 @@ MEMORY = ("memory", "memory_peak")
 
 @click.command("profile", short_help="Train a little, and show where time and memory go.")
 @click.argument("file", type=click.Path())
-@training_options
+@partial(training_options, debugged=True)
 @click.option("--memory", is_flag=True, help="Also print the memory of each layer, and its peak.")
 @click.option("--latency", is_flag=True, help="Also time `predict`, for one sample and for a batch of the file's size.")
 def COMMAND(file: str, wanted: Wanted, memory: bool, latency: bool) -> int:  # noqa: N802 (the contract)
@@ -42,14 +44,15 @@ def COMMAND(file: str, wanted: Wanted, memory: bool, latency: bool) -> int:  # n
     announce(prepared.said, "")
     folder = Workspace().path(f"{prepared.script.stem}-profile")
     script = [str(prepared.script), *prepared.arguments]
-    command = [sys.executable, "-m", "neuraldbg", "run", "--profile", "-q", "-o", str(folder), *script]
-    click.echo(f"$ neuraldbg run --profile -o {folder} {' '.join(script)}", err=True)
+    line = ["run", "--profile", "-o", str(folder), *prepared.watched, *script]
+    announce((), shlex.join(["neuraldbg", *line]))
+    command = [sys.executable, "-m", "neuraldbg", *line[:2], "-q", *line[2:]]
     status = subprocess.run(command, stdout=2, check=False).returncode  # noqa: S603 (our own; to standard error)
     if status:
         return status if status > 0 else 128 - status
     _print_profile(str(folder), memory=memory)
     if latency:
-        click.echo(f"\n{latency_lines(_measured(prepared, wanted.device))}")
+        click.echo(f"\n{latency_lines(_measured(prepared, wanted))}")
     return 0
 
 
@@ -69,14 +72,15 @@ def _print_profile(folder: str, *, memory: bool) -> None:
         print_views(run, run.diagnose(), MEMORY, Choice(), console)
 
 
-def _measured(prepared: Prepared, device: str | None) -> dict[str, Any]:
+def _measured(prepared: Prepared, wanted: Wanted) -> dict[str, Any]:
     """Return what the program `neural.latency` finds."""
-    batches = [word for size in (1, prepared.plan.training["batch_size"]) for word in ("--batch", str(size))]
+    sizes = (1, wanted.training(prepared.plan)["batch_size"])
+    batches = [word for size in sizes for word in ("--batch", str(size))]
     data = prepared.arguments[prepared.arguments.index("--data") + 1]
     # The folder of the user is no place to look for modules: one of them may be called json.py.
     start = "import sys; del sys.path[0]; from neural.latency import main; main()"
     command = [sys.executable, "-c", start, str(prepared.script), data, *batches]
-    command += ["--device", device] if device else []
+    command += ["--device", wanted.device] if wanted.device else []
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603 (our own)
     if done.returncode:
         raise NeuralError("the predictions could not be timed: see the error above")

@@ -39,10 +39,13 @@ class Outcome:
     interrupted: bool = False
 
 
-def trained(script: Path, arguments: Sequence[str], folder: Path) -> Outcome:
-    """Train by `neuraldbg run` in the folder of the run, so that files with a relative path lie there."""
+def trained(script: Path, arguments: Sequence[str], folder: Path, watched: Sequence[str] = ()) -> Outcome:
+    """Train by `neuraldbg run` in the folder of the run, so that files with a relative path lie there. `watched` are
+    options of that command.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "neuraldbg", "run", "-q", "-o", str(folder.absolute()), str(script.absolute())]
+    command = [sys.executable, "-m", "neuraldbg", "run", "-q", "-o", str(folder.absolute()), *watched]
+    command += [str(script.absolute())]
     command += [*arguments, "--history", str((folder / HISTORY).absolute())]
     interrupted = False
     with (folder / OUTPUT).open("wb") as output:

@@ -63,7 +63,7 @@ def searched(
         )
     method = _known("search", method or plan.training.get("search_method") or USUAL, METHODS)
     objective = _known("objective", objective or _numbers(plan)[0], _numbers(plan))
-    seed = wanted.seed if wanted.seed is not None else plan.training["seed"] or 0
+    seed = wanted.training(plan)["seed"] or 0
     wanted = replace(wanted, seed=seed)
     maximized = not any(part in objective for part in LOWER)
     count = trials or TRIALS
@@ -121,7 +121,7 @@ def _trial(number: int, proposal: Proposal, source: SourceFile, wanted: Wanted, 
         script = workspace.path(f"{stem}-trial-{number:03}.py")
         script.write_text(prepared.script.read_text(encoding="utf-8"), encoding="utf-8", newline="\n")
         arguments = [str(Path(each).absolute()) if each.endswith(".npz") else each for each in prepared.arguments]
-        outcome = trained(script, arguments, folder)
+        outcome = trained(script, arguments, folder, prepared.watched)
         state, value, cause = _judged(outcome, objective)
         verdict = outcome.verdict
     proposal.tell(value if state == DONE else None)

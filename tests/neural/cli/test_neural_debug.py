@@ -107,6 +107,13 @@ def test_made_up_data_are_said_in_every_picture(place):
     run = Run.load(place / "run")
     assert run.info.note == "made-up data"
     assert view("loss", run, run.diagnose()).notes[-1] == "made-up data"
+    text = TINY.replace("Dense(8", "Dense(HPO(choice(4, 8))")
+    (place / "s.neural").write_text(text, encoding="utf-8")
+    made_up = ("--dataset", "synthetic", "--epochs", "1")
+    neural(place, "run", "s.neural", *made_up, "--hpo", "--trials", "1", "-o", "found")
+    neural(place, "profile", "tiny.neural", *made_up)
+    for folder in ("found/trial-001", ".neural/tiny-profile"):
+        assert Run.load(place / folder).info.note == "made-up data"
 
 
 def test_a_breakpoint_by_the_name_in_the_file_stops_there(place):
@@ -150,6 +157,7 @@ WRONG = [
     (["run", "tiny.neural", "--dataset", "digts"], "digits"),
     (["run", "tiny.neural", "--trials", "3"], "--trials is for a search: give --hpo, too"),
     (["run", "tiny.neural", "--hpo"], "has nothing to search for"),
+    (["profile", "tiny.neural", "--backend", "keras"], "the debugger watches PyTorch, and not Keras"),
 ]
 
 

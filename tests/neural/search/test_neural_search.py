@@ -61,7 +61,7 @@ def answered(monkeypatch):
     def answer(*outcomes):
         commands = []
 
-        def trained(script, arguments, folder):
+        def trained(script, arguments, folder, watched):
             folder.mkdir(parents=True)
             commands.append((script.read_text(encoding="utf-8"), arguments, folder))
             return outcomes[min(len(commands), len(outcomes)) - 1]
