@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 Shape: TypeAlias = tuple[int | None, ...]
 
+SEARCHES = ("random", "bayesian", "grid")
+"""The ways to search for values."""
+
 
 def shape_text(shape: Shape) -> str:
     """Return a shape as it is written in a file."""

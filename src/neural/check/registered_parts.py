@@ -21,6 +21,7 @@ from neural.layers.parameter import (
     one_of,
     optional,
 )
+from neural.plan import SEARCHES
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,7 @@ TRAINING = (
     Parameter("early_stopping", optional(PATIENCE), None, "Epochs without a better validation loss"),
     Parameter("shuffle", FLAG, True, "Take the samples in another order in each epoch"),
     Parameter("seed", optional(COUNT), None, "The seed of all random numbers"),
-    Parameter("search_method", optional(one_of("random", "bayesian", "grid")), None, "How a search goes on"),
+    Parameter("search_method", optional(one_of(*SEARCHES)), None, "How a search goes on"),
     Parameter("mixed_precision", FLAG, False, "Compute in 16 bits where that is safe"),
     Parameter("save_path", optional(TEXT), None, "Where the weights are saved"),
     Parameter("device", optional(TEXT), None, "The device"),

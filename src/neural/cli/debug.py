@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from neural.preparing import Wanted
     from neuraldbg.nouns import Diagnosis
 
-TUNNELS = ("ssh", "ngrok", "cloudflared")
-
 
 @dataclass(frozen=True)
 class Part:
@@ -40,13 +38,14 @@ PARTS = {
 
 def _with_kind(args: list[str]) -> list[str]:
     """Return the command line with the kind of tunnel that an option without one means: the next word may be FILE."""
-    end = args.index("--") if "--" in args else len(args)
-    following = [*args[1:], ""]
-    words = [
-        f"{word}={TUNNELS[0]}" if word == "--tunnel" and after not in TUNNELS else word
-        for word, after in zip(args, following, strict=False)
-    ]
-    return words[:end] + args[end:]
+    if "--tunnel" not in args:
+        return args
+    from neuraldbg.cli.tunnel_options import KINDS  # noqa: PLC0415 (--help needs none of it)
+
+    at = args.index("--tunnel")
+    if "--" in args[:at] or (at + 1 < len(args) and args[at + 1].lower() in KINDS):
+        return args
+    return [*args[:at], f"--tunnel={KINDS[0]}", *args[at + 1 :]]
 
 
 class _Command(click.Command):

@@ -10,14 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from neural.cli.training_options import training_options
+from neural.plan import SEARCHES
 
 if TYPE_CHECKING:
     from neural.preparing import Wanted
-
-
-INTERRUPTED = 130
-METHODS = ("random", "bayesian", "grid")
-"""Those of `neural.search`, which is not imported for the help."""
 
 
 @click.command("run", short_help="Train a network, without the debugger.")
@@ -27,7 +23,7 @@ METHODS = ("random", "bayesian", "grid")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but what the training prints.")
 @click.option("--hpo", is_flag=True, help="Search for the values of HPO(...): every trial is a run of NeuralDBG.")
 @click.option("--trials", type=click.IntRange(min=1), help="Trials of a search. Default: 10, or all points of a grid.")
-@click.option("--search", "method", type=click.Choice(METHODS), help="Default: search_method of the file, or random.")
+@click.option("--search", "method", type=click.Choice(SEARCHES), help="Default: search_method of the file, or random.")
 @click.option("--objective", metavar="NAME", help="The number to search for, such as val_accuracy. Default: val_loss.")
 @click.option("-o", "--out", type=click.Path(path_type=Path), metavar="DIR", help="The folder of a search's runs.")
 def COMMAND(  # noqa: N802 (the contract)
@@ -76,7 +72,7 @@ def _search(file: str, wanted: Wanted, out: Path | None, **asked: Any) -> int:
     result = searched(file, wanted, folder=out, say=lambda line: click.echo(line, err=True), **asked)
     click.echo(printed(result))
     if result.interrupted:
-        return INTERRUPTED
+        raise click.Abort
     return 0 if result.best is not None else 1
 
 

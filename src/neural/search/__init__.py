@@ -10,8 +10,8 @@ trial_table.py    a Result as text
 
 from __future__ import annotations
 
-from neural.search.searching import METHODS, searched
+from neural.search.searching import searched
 from neural.search.trial_result import Result, Trial
 from neural.search.trial_table import printed
 
-__all__ = ["METHODS", "Result", "Trial", "printed", "searched"]
+__all__ = ["Result", "Trial", "printed", "searched"]

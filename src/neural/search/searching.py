@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 from neural.check.checker import checked
 from neural.errors import CheckFailed, DataUnfit, NeuralError, SourceError, nearest
 from neural.language.reader import read
+from neural.plan import SEARCHES
 from neural.preparing import Wanted, prepare
 from neural.search.one_trial import Outcome, trained
 from neural.search.sampling import GridSampler, OptunaSampler
 from neural.search.search_space import Chosen
 from neural.search.trial_result import DONE, FAILED, INTERRUPTED, PRUNED, Result, Trial, finite
 from neural.workspace import Workspace
+from neuraldbg.cli.run import RUNS, free_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,9 +27,7 @@ if TYPE_CHECKING:
     from neural.plan import Plan
     from neural.search.sampling import Proposal, Sampler
 
-METHODS = ("random", "bayesian", "grid")
-USUAL, TRIALS = "random", 10
-RUNS = "neuraldbg-runs"
+USUAL, TRIALS = SEARCHES[0], 10
 LOWER = ("loss", "error", "mae", "mse", "rmse", "msle", "mape", "divergence", "crossentropy")
 """Parts of the names of numbers that are better if they are lower."""
 
@@ -61,7 +61,7 @@ def searched(
             f"{file}: the network {plan.name} has nothing to search for: write HPO(choice(32, 64)), HPO(range(1, 9)) "
             "or HPO(log_range(1e-4, 1e-2)) in the place of a value"
         )
-    method = _known("search", method or plan.training.get("search_method") or USUAL, METHODS)
+    method = _known("search", method or plan.training.get("search_method") or USUAL, SEARCHES)
     objective = _known("objective", objective or _numbers(plan)[0], _numbers(plan))
     seed = wanted.training(plan)["seed"] or 0
     wanted = replace(wanted, seed=seed)
@@ -73,7 +73,7 @@ def searched(
         sampler, count = grid, min(trials or grid.size, grid.size)
     else:
         sampler = OptunaSampler(method, seed, count, maximized=maximized)
-    folder = folder or _new_folder(Path(file).stem)
+    folder = folder or free_folder(Path(RUNS), f"{Path(file).stem}-search", time.localtime())
     if next(folder.glob("trial-*"), None) is not None:
         raise NeuralError(f"{folder} holds the trials of a search already: name another folder")
     found: list[Trial] = []
@@ -168,16 +168,6 @@ def _known(what: str, name: Any, known: tuple[str, ...]) -> str:
             + (f"; did you mean {near}?" if near else "")
         )
     return str(name)
-
-
-def _new_folder(stem: str) -> Path:
-    """Return a folder that is not there yet."""
-    name = f"{stem}-search-{time.strftime('%Y%m%d-%H%M%S')}"
-    folder, number = Path(RUNS) / name, 1
-    while folder.exists():
-        number += 1
-        folder = Path(RUNS) / f"{name}-{number}"
-    return folder
 
 
 def _line(trial: Trial, count: int, objective: str) -> str:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from neuraldbg.dashboard.tunnel import Wanted
 
 KINDS = ("ssh", "ngrok", "cloudflared")
+"""Kinds of tunnels; for ``ssh`` the command to type is printed, and nothing leaves the machine."""
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _LONGEST_S = 30 * 86_400
 _TIME = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])")

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from neuraldbg.dashboard.guard import Hosts
 
-KINDS = ("ssh", "ngrok", "cloudflared")
-"""Kinds of tunnels; for ``ssh`` the command to type is printed, and nothing leaves the machine."""
 TTL_S = 8 * 3600.0
 """Seconds after which a tunnel is closed unless another time is given."""
 OPEN_S = 30.0
