@@ -1,4 +1,4 @@
-"""What a network can be made for: the names of `--backend`, what each can do, and whether its packages are installed.
+"""The backends of `--backend`: their names, what each can do, and whether its packages are installed.
 
 Packages are looked for and never imported: this module is for commands that say what is missing.
 """

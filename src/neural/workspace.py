@@ -55,6 +55,20 @@ class Workspace:
             self._write(listed)
         return self.folder / name
 
+    def write(self, content: str | bytes, path: Path, *, named: bool) -> None:
+        """Write a file: over any that the user has `named`, else only over one of ours, and remember it.
+
+        FileUnreadable is raised if it cannot be written, or if another one is there.
+        """
+        if not named:
+            self.check_free(path)
+        try:
+            path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
+        except OSError as error:
+            raise FileUnreadable(f"{path} could not be written: {error.strerror or error}") from None
+        if not named:  # a file whose name the user chose is the user's
+            self.made(path)
+
     def made(self, path: str | Path) -> None:
         """Remember a file that was written outside of the folder, so that a cleaning may remove it."""
         path = Path(path).absolute()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from neural.errors import FileUnreadable, UnknownBackend
+from neural.errors import UnknownBackend
 from neural.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     source = read(file)
     plan = checked(source, network)
     path = Path(output) if output else Path(file).with_suffix(chosen.suffix)
-    if not output:
-        Workspace().check_free(path)
     if chosen.name == "onnx":
+        if not output:
+            Workspace().check_free(path)
         _export(plan, source.text, path, weights, seed or 0)
         if not output:
             Workspace().made(path)
@@ -66,12 +66,7 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     if output == "-":
         click.echo(text, nl=False)
         return 0
-    try:
-        path.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise FileUnreadable(f"{path} could not be written: {error.strerror or error}") from None
-    if not output:  # a file whose name the user chose is the user's
-        Workspace().made(path)
+    Workspace().write(text, path, named=bool(output))
     click.echo(f"{path}: the network {plan.name}, {plan.parameter_count:,} parameters")
     return 0
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from neural.errors import FileUnreadable
 from neural.workspace import Workspace
 
 
@@ -38,14 +37,6 @@ def COMMAND(file: str, kind: str | None, output: str | None, network: str | None
         kind = end or "html"
     plan = checked(read(file), network)
     path = Path(output) if output else Path(file).with_suffix(f".{kind}")
-    if not output:
-        Workspace().check_free(path)
-    content = drawn(plan, kind)
-    try:
-        path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
-    except OSError as error:
-        raise FileUnreadable(f"{path} could not be written: {error.strerror or error}") from None
-    if not output:  # a file whose name the user chose is the user's
-        Workspace().made(path)
+    Workspace().write(drawn(plan, kind), path, named=bool(output))
     click.echo(f"{path}: the network {plan.name}, {plan.parameter_count:,} parameters")
     return 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neural.data.inputs import TARGETS, keyed
+from neural.data.input_names import TARGETS, keyed
 from neural.data.memory import within_memory
 from neural.data.samples import Found
 from neural.errors import DataUnfit

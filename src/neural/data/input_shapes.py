@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neural.data.inputs import vocabulary
+from neural.data.input_names import vocabulary
 from neural.data.memory import within_memory
 from neural.errors import DataUnfit
 from neural.plan import shape_text

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neural.data.inputs import keyed, vocabulary
+from neural.data.input_names import keyed, vocabulary
 from neural.data.memory import MOST
 from neural.data.samples import Found
 from neural.errors import DataUnfit

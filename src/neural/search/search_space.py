@@ -1,4 +1,4 @@
-"""What a search may choose: the text of a file and its searches enter; labels, and the text with values leave."""
+"""The choices of a search: the text of a file and its searches enter; labels, and the text with values leave."""
 
 from __future__ import annotations
 

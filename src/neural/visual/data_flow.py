@@ -1,4 +1,4 @@
-"""What a picture shows of a network: a `Plan` enters, a `Flow` of boxes with words and edges between them leaves."""
+"""The boxes and edges of a picture: a `Plan` enters, a `Flow` leaves."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _MOST = 200
 
 @dataclass(frozen=True)
 class Further:
-    """What is asked for beside the diagnosis."""
+    """The views, the export and the note that are asked for beside the diagnosis."""
 
     views: tuple[str, ...] = ()
     """Names of views, which are printed below the diagnosis."""

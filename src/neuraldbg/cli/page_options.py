@@ -23,7 +23,7 @@ PAGE = ("Dashboard", f"dashboard {' '.join(_NAMES)}")
 
 @dataclass(frozen=True)
 class PageOptions:
-    """What the command line says of the page."""
+    """The options of the page that the command line gave."""
 
     port: int | None = None
     """None is the usual one."""
