@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neural.data.input_shapes import fitted_input
 from neural.data.input_names import TARGETS, keyed
+from neural.data.input_shapes import fitted_input
 from neural.data.samples import Samples
 from neural.data.targets import fitted_targets
 from neural.errors import DataUnfit

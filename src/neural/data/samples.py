@@ -33,7 +33,7 @@ class Found:
     """Names of the classes, where the targets are their numbers."""
     synthetic: bool = False
     notes: tuple[str, ...] = field(default=())
-    """What was decided, a sentence each."""
+    """Decisions, a sentence each."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Samples:
     synthetic: bool
     """True for made-up data."""
     notes: tuple[str, ...]
-    """What was changed or decided so that they fit, a sentence each."""
+    """Changes and decisions by which they fit, a sentence each."""
 
     def save(self, path: Path) -> None:
         """Write the arrays as a file `.npz`."""
