@@ -1,4 +1,4 @@
-"""Keras source of a `Plan`: one member for each type of layer, one file for each family, registered in `FAMILIES`.
+"""Keras source of a `Plan`: one member for each type of layer, one file for each family, in `WRITERS`.
 
 layer_code.py        the contract of a member
 network_function.py  layers -> `build_model()`, and a function for each block that runs at each step
@@ -10,28 +10,12 @@ modules/             the layers and metrics that Keras lacks; only these files i
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from neural.layer_writing import writers
 
 if TYPE_CHECKING:
     from neural.keras_code.layer_code import LayerWriter
 
-FAMILIES = (
-    "activation",
-    "attention",
-    "convolution",
-    "dense",
-    "dropping",
-    "embedding",
-    "excitation",
-    "merging",
-    "normalization",
-    "pooling",
-    "recurrent",
-    "reshaping",
-)
-
-WRITERS: dict[str, LayerWriter] = {
-    member.type: member for family in FAMILIES for member in import_module(f"{__name__}.{family}").MEMBERS
-}
+WRITERS: dict[str, LayerWriter] = writers(__name__)
 """All members by the canonical names of their types; blocks are written by `network_function.py`."""

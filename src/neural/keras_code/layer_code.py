@@ -10,14 +10,12 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from neural.layer_writing import LayerUse
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from neural.plan import LayerPlan, Shape
-
-
-class NotWritten(ValueError):
-    """Raised if Keras has no layer that does what the file says; the message ends the sentence "Conv2D ..."."""
+    from neural.plan import Shape
 
 
 @dataclass(frozen=True)
@@ -33,31 +31,11 @@ class Wire:
 
 
 @dataclass(frozen=True)
-class Use:
-    """Hold one layer with the tensors that it reads."""
+class Use(LayerUse[Wire]):
+    """Hold one layer with the tensors that it reads, and the backend of the file."""
 
-    layer: LayerPlan
-    inputs: tuple[Wire, ...]
     backend: str = "keras"
     """What Keras runs on: `jax`, `tensorflow`, or `keras` if the file leaves it open."""
-
-    @property
-    def x(self) -> str:
-        return self.inputs[0].text
-
-    @property
-    def values(self) -> Mapping[str, Any]:
-        return self.layer.parameters
-
-    @property
-    def shape(self) -> Shape:
-        """Return the shape of its first input."""
-        return self.inputs[0].shape
-
-    @property
-    def channels(self) -> int:
-        """Return the size of the last axis of its first input, which the check has found to be known."""
-        return int(self.shape[-1] or 0)
 
 
 @dataclass(frozen=True)

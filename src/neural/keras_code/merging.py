@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from neural.keras_code.layer_code import LayerCode, LayerWriter, NotWritten, Use, given, listed
+from neural.keras_code.layer_code import LayerCode, LayerWriter, Use, given, listed
+from neural.layer_writing import NotWritten
 from neural.pytorch.layer_code import arguments
 
 

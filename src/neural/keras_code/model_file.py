@@ -32,7 +32,7 @@ def keras_source(plan: Plan, text: str = "", backend: str = "keras") -> str:
     With the backend `keras` it runs on what Keras is set to. `text` is that of the `.neural` file, whose lines errors
     quote. CheckFailed is raised with every layer that Keras cannot express.
     """
-    written = Written(plan, text.split("\n"), backend)
+    written = Written(plan, text.split("\n"), backend=backend)
     model = network(written, [data_key(plan, each) for each in plan.inputs])
     parts: list[str] = []
     try:

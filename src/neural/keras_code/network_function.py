@@ -10,10 +10,10 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from neural.errors import Problem
 from neural.keras_code import WRITERS
-from neural.keras_code.layer_code import LayerCode, NotWritten, Use, Wire, literal
+from neural.keras_code.layer_code import LayerCode, Use, Wire, literal
 from neural.keras_code.recurrent import write as write_recurrent
+from neural.layer_writing import NotWritten, Writing, readers_of
 from neural.plan import shape_text
 from neural.pytorch.code_layout import WIDTH
 from neural.pytorch.layer_code import arguments
@@ -30,21 +30,12 @@ INDENT = "    "
 
 
 @dataclass
-class Written:
+class Written(Writing):
     """Collect what the functions of one file need."""
 
-    plan: Plan
-    source_lines: Sequence[str] = ()
     backend: str = "keras"
-    problems: list[Problem] = field(default_factory=list)
-    helpers: set[str] = field(default_factory=set)
     functions: list[str] = field(default_factory=list)
     """Texts of functions that make the models of steps, each before its use."""
-
-    def problem(self, layer: LayerPlan, message: str) -> None:
-        line = layer.span.line
-        text = self.source_lines[line - 1] if line <= len(self.source_lines) else ""
-        self.problems.append(Problem(f"{layer.type} {message}", self.plan.file, layer.span, text))
 
 
 class FunctionWriter:
@@ -54,10 +45,7 @@ class FunctionWriter:
         self.written, self.layers, self.path, self.depth = written, layers, path, depth
         self.body: list[str] = []
         self.wires: dict[str, Wire] = {}
-        self.readers: dict[str, list[int]] = {}
-        for place, layer in enumerate(layers):
-            for name in layer.inputs:
-                self.readers.setdefault(name, []).append(place)
+        self.readers = readers_of(layers)
 
     def write(self) -> Wire:
         """Write all layers, and return the last output."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from neural.keras_code.layer_code import LayerCode, LayerWriter, NotWritten, Use, given
+from neural.keras_code.layer_code import LayerCode, LayerWriter, Use, given
 from neural.keras_code.weights import weight_words
+from neural.layer_writing import NotWritten
 from neural.pytorch.layer_code import arguments, sizes_text
 
 USUAL = {

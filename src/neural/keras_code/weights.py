@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from neural.keras_code.layer_code import NotWritten, literal
+from neural.keras_code.layer_code import literal
+from neural.layer_writing import NotWritten
 from neural.layers.layer_type import INITIALIZERS as USUAL
-from neural.pytorch.layer_code import NotWritten as NotInTorch
 from neural.pytorch.weights import regularizer_factors
 
 if TYPE_CHECKING:
@@ -80,10 +80,7 @@ def _made(name: str, what: str, value: Any, known: dict[str, tuple[str, tuple[st
 
 def _regularizer(name: str, value: Any) -> str:
     """Return the expression of a regularizer, with its factors as numbers."""
-    try:
-        one, two = regularizer_factors(name, value)
-    except NotInTorch as error:
-        raise NotWritten(str(error)) from None
+    one, two = regularizer_factors(name, value)
     words = [f"{key}={factor!r}" for key, factor in (("l1", one), ("l2", two)) if factor]
     return f"keras.regularizers.L1L2({', '.join(words)})" if len(words) != 1 else _single(words[0])
 

@@ -1,4 +1,4 @@
-"""PyTorch source of a `Plan`: one member for each type of layer, one file for each family, registered in `FAMILIES`.
+"""PyTorch source of a `Plan`: one member for each type of layer, one file for each family, in `WRITERS`.
 
 layer_code.py        the contract of a member
 network_class.py     layers -> the class of the model, and a class for each block
@@ -12,28 +12,12 @@ modules/             the modules that torch lacks; only these files import torch
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from neural.layer_writing import writers
 
 if TYPE_CHECKING:
     from neural.pytorch.layer_code import LayerWriter
 
-FAMILIES = (
-    "activation",
-    "attention",
-    "convolution",
-    "dense",
-    "dropping",
-    "embedding",
-    "excitation",
-    "merging",
-    "normalization",
-    "pooling",
-    "recurrent",
-    "reshaping",
-)
-
-WRITERS: dict[str, LayerWriter] = {
-    member.type: member for family in FAMILIES for member in import_module(f"{__name__}.{family}").MEMBERS
-}
+WRITERS: dict[str, LayerWriter] = writers(__name__)
 """All members by the canonical names of their types; blocks are written by `network_class.py`."""

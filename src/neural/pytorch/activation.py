@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from neural.layer_writing import NotWritten
 from neural.pytorch.activations import activated, activation_module
-from neural.pytorch.layer_code import LayerCode, LayerWriter, NotWritten, Use
+from neural.pytorch.layer_code import LayerCode, LayerWriter, Use
 
 
 def write(use: Use) -> LayerCode:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from neural.layer_writing import NotWritten
 from neural.pytorch.activations import activation_function
-from neural.pytorch.layer_code import LayerCode, LayerWriter, NotWritten, Use, arguments, unless
+from neural.pytorch.layer_code import LayerCode, LayerWriter, Use, arguments, unless
 from neural.pytorch.weights import first_weights
 
 

@@ -9,17 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from neural.layer_writing import LayerUse
 
-    from neural.plan import LayerPlan, Shape
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from neural.plan import Shape
 
 Layout: TypeAlias = Literal["first", "last", "any"]
 """The place of the channels that a layer needs: torch's convolutions have them first, the language has them last."""
-
-
-class NotWritten(ValueError):
-    """Raised if torch has no layer that does what the file says; the message ends the sentence "Conv2D ..."."""
 
 
 @dataclass(frozen=True)
@@ -49,34 +47,13 @@ class Wire:
 
 
 @dataclass(frozen=True)
-class Use:
+class Use(LayerUse[Wire]):
     """Hold one layer with the tensors that it reads, which have the layout that its writer needs."""
-
-    layer: LayerPlan
-    inputs: tuple[Wire, ...]
 
     @property
     def me(self) -> str:
         """Return the expression of its module."""
         return f"self.{self.layer.name}"
-
-    @property
-    def x(self) -> str:
-        return self.inputs[0].text
-
-    @property
-    def values(self) -> Mapping[str, Any]:
-        return self.layer.parameters
-
-    @property
-    def shape(self) -> Shape:
-        """Return the shape of its first input."""
-        return self.inputs[0].shape
-
-    @property
-    def channels(self) -> int:
-        """Return the size of the last axis of its first input, which the check has found to be known."""
-        return int(self.shape[-1] or 0)
 
 
 @dataclass(frozen=True)

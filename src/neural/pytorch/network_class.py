@@ -11,10 +11,10 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from neural.errors import Problem
+from neural.layer_writing import NotWritten, Writing, readers_of
 from neural.plan import shape_text
 from neural.pytorch import WRITERS
-from neural.pytorch.layer_code import LayerCode, NotWritten, Use, Wire
+from neural.pytorch.layer_code import LayerCode, Use, Wire
 from neural.pytorch.module_source import definitions
 from neural.pytorch.recurrent import construct
 from neural.pytorch.weights import penalties, refuse_unbuilt
@@ -42,22 +42,13 @@ IMAGES = 2
 
 
 @dataclass
-class Written:
+class Written(Writing):
     """Collect what the classes of one file need."""
 
-    plan: Plan
-    source_lines: Sequence[str] = ()
-    problems: list[Problem] = field(default_factory=list)
-    helpers: set[str] = field(default_factory=set)
     classes: list[str] = field(default_factory=list)
     """Texts of classes, blocks before what uses them."""
     penalties: list[str] = field(default_factory=list)
     """Terms that regularizers add to the loss."""
-
-    def problem(self, layer: LayerPlan, message: str) -> None:
-        line = layer.span.line
-        text = self.source_lines[line - 1] if line <= len(self.source_lines) else ""
-        self.problems.append(Problem(f"{layer.type} {message}", self.plan.file, layer.span, text))
 
 
 @dataclass
@@ -104,10 +95,7 @@ class ClassWriter:
         self.body = Body()
         self.wires: dict[str, Wire] = {}
         self.masks = 0
-        self.readers: dict[str, list[int]] = {}
-        for place, layer in enumerate(layers):
-            for name in layer.inputs:
-                self.readers.setdefault(name, []).append(place)
+        self.readers = readers_of(layers)
 
     # ---------------------------------------------------------------- one layer after another
 

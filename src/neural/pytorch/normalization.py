@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from neural.pytorch.layer_code import LayerCode, LayerWriter, NotWritten, Use, arguments, unless
+from neural.layer_writing import NotWritten
+from neural.pytorch.layer_code import LayerCode, LayerWriter, Use, arguments, unless
 from neural.pytorch.weights import first_weights
 
 

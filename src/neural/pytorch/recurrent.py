@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
+from neural.layer_writing import NotWritten
 from neural.pytorch.activations import activation_function
-from neural.pytorch.layer_code import LayerCode, LayerWriter, NotWritten, Use, arguments, sizes_text, unless
+from neural.pytorch.layer_code import LayerCode, LayerWriter, Use, arguments, sizes_text, unless
 from neural.pytorch.weights import first_weights
 
 USUAL = {"activation": "tanh", "recurrent_activation": "sigmoid", "recurrent_dropout": 0.0, "reset_after": True}

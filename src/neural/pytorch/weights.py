@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from neural.pytorch.layer_code import NotWritten
+from neural.layer_writing import NotWritten
 
 if TYPE_CHECKING:
     from neural.plan import LayerPlan
