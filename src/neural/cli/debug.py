@@ -140,7 +140,7 @@ def _options(options: dict[str, object]) -> list[str]:
         for one in values:
             if one is True:
                 given.append(option)
-            elif one not in (None, False):
+            elif one is not None and one is not False:  # a port may be 0
                 given += [option, str(one)]
     parts = [part for name, part in PARTS.items() if options[name]]
     if not options["dashboard"]:

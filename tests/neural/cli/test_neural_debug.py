@@ -207,6 +207,7 @@ def test_the_page_opens_at_the_part_that_is_asked_for(place, browser):
     ):
         assert process.stderr is not None
         url = next(found[0] for line in process.stderr if (found := re.search(r"http://\S+", line)))
+        assert ":8050/" not in url, "any port that is free"
         visit.page.goto(url)
         visit.page.locator("#tabs [aria-current]", has_text="Activations").wait_for()
         visit.page.get_by_text("Dense_1").first.wait_for()

@@ -68,3 +68,10 @@ def test_a_pause_breaks_the_line_and_a_lone_reading_keeps_its_range():
     assert (line.steps[gap], len(line.steps) - gap) == (1_000, 2)
     assert line.values[-1] == pytest.approx(values[-16:].mean())
     assert (line.low[-1], line.high[-1]) == (values[-16:].min(), values[-16:].max())
+
+
+@pytest.mark.parametrize("count", [481, 1000, 2246, 9999])
+def test_the_means_of_a_constant_are_that_constant(count):
+    steps = np.arange(count)
+    series = Series(steps, np.full(count, 0.002), np.ones(count, int))
+    assert set(averaged("lr", (series, series, series)).values) == {0.002}

@@ -54,6 +54,8 @@ def averaged(
         nonfinite = steps[np.logical_or.reduceat(bad, starts)]
         middle, low, high = _mean(middle, mean.width, starts), _end(low, starts, np.fmin), _end(high, starts, np.fmax)
         ranged = True
+    # A constant stays one: an axis would be zoomed into what is rounded away.
+    middle = np.clip(middle, low, high)
     ranged = ranged or bool((mean.width > 1).any())
     last = mean.steps + mean.width - 1
     after = (last if size <= 1 else last[np.append(starts[1:], len(mean)) - 1])[cuts] + 1

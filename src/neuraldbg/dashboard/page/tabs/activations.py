@@ -23,11 +23,13 @@ def heatmap(scene: Scene) -> Drawing:
 
 
 def units(scene: Scene) -> Drawing:
-    """Draw the dead and saturated units of every layer."""
-    view = scene.view("units", step=scene.step)
+    """Draw the dead and saturated units of every layer at the step of the address, else late in the run: at the step of
+    the diagnosis, which may be the first one, none may be known to be dead.
+    """
+    view = scene.view("units", step=scene.state.step)
     if isinstance(view, Bars) and not view.empty and not any((bar.values > 0).any() for bar in view.bars):
         return Drawing(view.title, empty="No unit was dead and no value saturated.", notes=view.notes)
-    return drawn(scene, "units", step=scene.step)
+    return drawn(scene, "units", step=scene.state.step)
 
 
 def distribution(scene: Scene) -> Drawing:
