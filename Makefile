@@ -15,7 +15,7 @@ JOBS ?= 2
 .DEFAULT_GOAL := help
 # In their order, also under make -j: the tests already use all cores.
 .NOTPARALLEL:
-.PHONY: help demo test browser lint types arrows fast slow bench accuracy docs site wheel pins clean
+.PHONY: help demo test browser lint types arrows fast slow long bench accuracy docs site wheel pins clean
 
 help: ## List what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST)
@@ -75,12 +75,15 @@ arrows: $(VENV)/.dev
 	$(BIN)/lint-imports --no-logo
 
 fast: $(VENV)/.dev browser ## The tests that take no training of more than a few seconds
-	$(ONE_THREAD) $(BIN)/python -m pytest -q -m "not slow" -n $(JOBS) --dist loadfile --ignore=tests/faults
-	$(ONE_THREAD) $(BIN)/python -m pytest -q -m "not slow" -n $(JOBS) tests/faults
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -m "not slow and not long" -n $(JOBS) --dist loadfile --ignore=tests/faults
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -m "not slow and not long" -n $(JOBS) tests/faults
 
 # Exit status 5 is "no test selected".
 slow: $(VENV)/.dev browser ## The tests that train for longer
-	$(ONE_THREAD) $(BIN)/python -m pytest -q -m slow -n $(JOBS) --dist loadgroup || [ $$? -eq 5 ]
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -m "slow and not long" -n $(JOBS) --dist loadgroup || [ $$? -eq 5 ]
+
+long: $(VENV)/.dev browser ## The rest: more of the families of which `make test` runs some
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -m long -n $(JOBS) --dist loadgroup
 
 # ---------------------------------------------------------------- rest
 

@@ -7,6 +7,7 @@ one leak is one failure. Rooms that are free of torch stay so: torch is looked a
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -39,6 +40,13 @@ settings.load_profile("neuraldbg")
 ABSENT = object()
 GRACE_S = 2.0
 """A background thread that was told to stop may take this long."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def earlier_objects() -> None:
+    """Set aside what earlier modules have left: Python's collector would search millions of objects again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

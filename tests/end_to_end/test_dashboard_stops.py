@@ -19,6 +19,7 @@ import pytest
 from tests.browser import visiting
 from tests.cli.test_dashboard import children
 from tests.dashboard.saved_runs import record
+from tests.families import some
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -269,6 +270,7 @@ def test_a_page_that_is_reloaded_and_a_hidden_one_hold_the_training(browser: Bro
         run.goes_on()
 
 
+@pytest.mark.long
 def test_two_pages_show_the_same_stop_and_a_click_counts_once(browser: Browser, tmp_path: Path) -> None:
     with training(tmp_path, lease=60) as run, visiting(browser) as one, visiting(browser) as two:
         for visit in (one, two):
@@ -327,7 +329,9 @@ def test_only_the_owner_of_the_token_stops_the_training(tmp_path: Path) -> None:
         assert before <= run.steps
 
 
-@pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, -signal.SIGTERM)])
+@pytest.mark.parametrize(
+    ("sent", "status"), some([(signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, -signal.SIGTERM)], 2)
+)
 def test_a_signal_ends_a_paused_training_as_ever(
     browser: Browser, tmp_path: Path, sent: signal.Signals, status: int
 ) -> None:
@@ -358,6 +362,7 @@ def rested(page: Page, layer: str) -> tuple[float, float]:
     return place["x"], place["y"]
 
 
+@pytest.mark.long
 def test_a_layer_of_the_graph_is_a_breakpoint_by_a_double_click_and_is_marked(browser: Browser, tmp_path: Path) -> None:
     with training(tmp_path, lease=60) as run, visiting(browser, viewport={"width": 1280, "height": 3000}) as visit:
         page = visit.page
@@ -378,6 +383,7 @@ def test_a_layer_of_the_graph_is_a_breakpoint_by_a_double_click_and_is_marked(br
         run.goes_on()
 
 
+@pytest.mark.long
 def test_the_keyboard_is_enough_and_the_bar_fits_a_narrow_page_in_each_theme(browser: Browser, tmp_path: Path) -> None:
     narrow = {"width": 360, "height": 900}
     with training(tmp_path, lease=60) as run:
@@ -451,6 +457,7 @@ def test_debug_stops_on_the_page_while_it_is_open(browser: Browser, tmp_path: Pa
         assert run.end() == unpaused(tmp_path)
 
 
+@pytest.mark.long
 def test_a_stop_in_the_terminal_is_told_on_the_page(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN, encoding="utf-8")
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1", "TERM": "dumb"}
@@ -477,6 +484,7 @@ def test_a_stop_in_the_terminal_is_told_on_the_page(browser: Browser, tmp_path: 
         child.close(force=True)
 
 
+@pytest.mark.long
 def test_the_bar_is_beside_the_run_of_the_training_alone(browser: Browser, tmp_path: Path) -> None:
     record(tmp_path / "run")
     with training(tmp_path, lease=60) as run, visiting(browser) as visit:
@@ -491,6 +499,7 @@ def test_the_bar_is_beside_the_run_of_the_training_alone(browser: Browser, tmp_p
         stopped(visit.page, "Running")
 
 
+@pytest.mark.long
 def test_a_run_that_has_ended_or_is_of_another_process_shows_no_buttons(browser: Browser, tmp_path: Path) -> None:
     with training(tmp_path) as run:
         run.end()

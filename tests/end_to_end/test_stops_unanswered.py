@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pexpect
 import pytest
 from tests.end_to_end.test_debug import PROMPT, TRAIN, Talk, arguments, bare, losses
+from tests.families import some
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,7 +93,8 @@ def test_in_the_background_of_a_terminal_it_goes_on_and_in_the_foreground_it_sto
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "line", ["nohup {} > log 2>&1", "{} < /dev/null", "{} <&-", "setsid -w {} > log 2>&1", "{} < train.py > log 2>&1"]
+    "line",
+    some(["nohup {} > log 2>&1", "{} < /dev/null", "{} <&-", "setsid -w {} > log 2>&1", "{} < train.py > log 2>&1"], 4),
 )
 def test_no_stop_where_nobody_sits(folder: Path, line: str) -> None:
     shell = Shell(folder)
@@ -122,7 +124,7 @@ def test_with_output_to_a_file_the_prompt_is_in_the_terminal(folder: Path, line:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line", ["{} < rates", "cat rates | {}"])
+@pytest.mark.parametrize("line", some(["{} < rates", "cat rates | {}"], 2))
 def test_input_of_the_script_stays_its_own(folder: Path, line: str) -> None:
     text = (folder / "train.py").read_text(encoding="utf-8")
     text = text.replace(

@@ -7,6 +7,7 @@ import re
 
 import pytest
 from tests.explain.stories import STORIES
+from tests.families import some
 from tests.faults import corpus, edits
 from tests.faults.by_hand import BY_HAND
 from tests.faults.edits import Script, changed
@@ -120,13 +121,13 @@ def test_remedy_cures(cause, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("cause", "name"), sorted(BY_ITSELF.items()))
+@pytest.mark.parametrize(("cause", "name"), some(sorted(BY_ITSELF.items()), 3))
 def test_remedy_cures_by_itself(cause, name):
     paste_by_itself(cause, name)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("one", BY_HAND, ids=[f"{one.cause}-{one.script}" for one in BY_HAND])
+@pytest.mark.parametrize("one", some(BY_HAND, 3), ids=[f"{one.cause}-{one.script}" for one in BY_HAND])
 def test_remedy_cures_at_its_place(one):
     faulty = corpus.load_scripts()[one.script]
     before = watched(faulty)

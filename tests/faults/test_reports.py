@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from corpus.fixes import FIXES
+from tests.families import some
 from tests.faults import edits, show
 from tests.faults.report_scripts import FAULTS, GOLDENS, HEALTHY, WRITTEN, every, mended, script
 
@@ -56,7 +57,8 @@ def test_show_prints_a_fault_and_what_mends_it(capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["01_kws_executor", "01_kws_executor_fixed", "48_transformer_tutorial", "86_resnet_main", "healthy_01"]
+    "name",
+    some(["01_kws_executor", "01_kws_executor_fixed", "48_transformer_tutorial", "86_resnet_main", "healthy_01"], 4),
 )
 def test_a_script_under_the_command(name, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}

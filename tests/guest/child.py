@@ -36,6 +36,8 @@ for _ in range(30):
     optimizer.step()
 """
 """A short training, run once to learn what is imported under us, at its end, too."""
+OPTIONS = {"full": ["--overhead", "full"], "profile": ["--profile"]}
+"""What is said on the command line, by mode."""
 _HOME = list(sys.path)
 
 
@@ -100,7 +102,7 @@ def become(request: dict[str, Any]) -> int:
     from neuraldbg.cli import main
 
     sys.path[:] = [str(Path(sys.executable).parent), *_HOME[1:]]
-    options = ["--overhead", "full"] if request["mode"] == "full" else []
+    options = OPTIONS.get(request["mode"], [])
     arguments = ["run", *request.get("options", ()), *options, "-o", str(folder / "run"), program]
     sys.argv[:] = ["neuraldbg", *arguments]
     return main(arguments)

@@ -33,6 +33,7 @@ TRAININGS = (
     "autograd/custom_function",
     "basics/linear",
     "basics/long",
+    "basics/running_loss",
     "modules/many_tiny",
     "modules/rnn_tbptt",
     "modules/transformer_fastpath",
@@ -47,6 +48,8 @@ TRAININGS = (
     "tensors/huge_values",
 )
 """Programs that between them call most of the functions there are."""
+PROFILED = ("basics/running_loss", "modules/rnn_tbptt", "optim/autocast_scaler")
+"""Programs that are also run with their time and memory measured."""
 QUICK = ("autograd/custom_function", "basics/linear", "optim/autocast_scaler", "optim/manual_updates")
 """Some that are over soon, for the part that is fast."""
 ALLOWANCE_S = 0.05
@@ -73,6 +76,24 @@ ENTRIES = frozenset(
     capture/loop/torch_patches.py _functions_back
     capture/parameters/parameters.py departs
     capture/parameters/parameters.py gone
+    capture/profiling/backward_nodes.py _told
+    capture/profiling/footprint.py _ended
+    capture/profiling/recorded_step.py _arrives
+    capture/profiling/recorded_step.py _before_step
+    capture/profiling/recorded_step.py _guarded
+    capture/profiling/recorded_step.py _leaves
+    capture/profiling/recorded_step.py _tells
+    capture/profiling/recorded_step.py inside
+    capture/profiling/sampled_step.py _arrives
+    capture/profiling/sampled_step.py _before_step
+    capture/profiling/sampled_step.py _follow
+    capture/profiling/sampled_step.py _goes_on
+    capture/profiling/sampled_step.py _here
+    capture/profiling/sampled_step.py _leaves
+    capture/profiling/sampled_step.py _phase
+    capture/profiling/sampled_step.py _reached
+    capture/profiling/sampled_step.py reached
+    capture/profiling/step_clock.py own_cost
     capture/profiling/timing.py _ended
     capture/layers/layer_hook.py __call__
     capture/layers/layer_hook.py arrives
@@ -151,7 +172,9 @@ class Faults:
         self._able = set(self.places)
         self.reached: dict[str, tuple[float, Program, str]] = {}
         """Those that are called -> seconds, program and mode of the quickest training that does."""
-        for found in self._pool.map(self._reach, ((one, mode) for one in chosen for mode in ("default", "full"))):
+        modes = [(one, mode) for one in chosen for mode in ("default", "full")]
+        modes += [(one, "profile") for one in chosen if one.name in PROFILED]
+        for found in self._pool.map(self._reach, modes):
             for place, seconds, program, mode in found:
                 if place not in self.reached or seconds < self.reached[place][0]:
                     self.reached[place] = seconds, program, mode
@@ -167,14 +190,14 @@ class Faults:
         allowance = {"allowance": ALLOWANCE_S} if mode == "default" else {}
         return self.guests.outcome(program, mode, leave="values", **more, **allowance)
 
-    def plan(self, kind: str, one_in: int = 1) -> list[Fault]:
-        """Return a fault for each function that is called, or for one in so many of them."""
+    def plan(self, kind: str, one_in: int = 1, part: int = 0) -> list[Fault]:
+        """Return a fault for each function that is called, or for one in so many of them; each part has its own."""
         found = []
         for place, (_, program, mode) in sorted(self.reached.items()):
             if (
                 not self._can_hold(place)
                 or (kind == "None" and place.endswith(" __init__"))
-                or zlib.crc32(f"{kind} {place}".encode()) % one_in
+                or zlib.crc32(f"{kind} {place}".encode()) % one_in != part
             ):
                 continue
             found.append(Fault(place, kind, program, mode))

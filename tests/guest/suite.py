@@ -41,6 +41,8 @@ TIMEOUT_S = 60.0
 
 _LAST = r"See it with: neuraldbg report [^\n]*|Saved in [^\n]* shows the rest"
 _BANNER = re.compile(rf"\n\S (?:HEALTHY|FAILING|SUSPECT|INCONCLUSIVE) \S+\n.*?(?:\n(?:{_LAST})\n|\Z)", re.DOTALL)
+_PROFILE = re.compile(r"\nPROFILE .*\Z", re.DOTALL)
+"""What is printed below it after a run with ``--profile``."""
 _UNWATCHED = "without importing torch: nothing was watched"
 """Said of a program that has not imported torch."""
 _SAID = re.compile(r"^neuraldbg: .*\n", re.MULTILINE)
@@ -117,13 +119,6 @@ def fast_leave(program: Program) -> str:
 def slow_mode(program: Program) -> str:
     """Return the other mode, in which the slow part watches it."""
     return next(mode for mode in MODES[1:] if mode != fast_mode(program))
-
-
-def in_both_modes(program: Program) -> bool:
-    """Return True for the half of the programs that the slow part watches in the other mode, too; with NEURALDBG_LONG
-    it watches all of them. A digit of the checksum that `fast_mode` does not use chooses, so that both modes are there.
-    """
-    return bool(os.environ.get("NEURALDBG_LONG")) or zlib.crc32(program.name.encode()) // 2 % 2 == 0
 
 
 def programs(*names: str) -> list[Program]:
@@ -295,7 +290,7 @@ def _outcome(mode: str, folder: Path, reply: dict[str, Any]) -> Outcome:
 
     stderr = neutral(_text(folder / "stderr"))
     if mode != "bare":
-        stderr = _BANNER.sub("", stderr)
+        stderr = _PROFILE.sub("", _BANNER.sub("", stderr))
     said = _SAID.findall(stderr) if mode != "bare" else []
     left = {k: neutral(v) for k, v in _digest(folder / "digest").items()}
     errors, first = _internal_errors(folder / "run") if mode != "bare" else (None, "")

@@ -2,14 +2,15 @@
 to the last bit.
 
 The part that is fast watches each program in one of the two modes, half of them in each, and ends a process after its
-last exit handler. The slow part watches half of them in the other (all with NEURALDBG_LONG=1, twenty minutes more), and
-takes the interpreter down as python does; programs that say ``slow`` are in the slow part alone.
+last exit handler. The slow part watches a sixth of them in the other (`make long` all of them), and takes the
+interpreter down as python does; programs that say ``slow`` are in the slow part alone.
 """
 
 from __future__ import annotations
 
 import pytest
-from tests.guest.suite import MODES, fast_leave, fast_mode, in_both_modes, programs, slow_mode
+from tests.families import some
+from tests.guest.suite import MODES, fast_leave, fast_mode, programs, slow_mode
 
 pytestmark = pytest.mark.xdist_group("guest programs")
 """All of it in one worker: what was chosen is begun at once."""
@@ -45,7 +46,7 @@ def test_does_the_same_when_watched(program, request, running, record_property):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("program", [pytest.param(one, id=one.name) for one in ALL if in_both_modes(one)])
+@pytest.mark.parametrize("program", some([pytest.param(one, id=one.name) for one in ALL], 6))
 def test_does_the_same_in_the_other_mode_to_the_very_end(program, request, running, record_property):
     check(running[request.node.originalname, program.name].result(), record_property)
 

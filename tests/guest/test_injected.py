@@ -2,20 +2,24 @@
 
 All functions that the trainings call get a RuntimeError, a third of them a MemoryError or None as well, up to eight in
 one process: see ``Faults.inject``. ``python -m tests.guest.faults --kind MemoryError --kind None`` does all of these,
-``--most 1`` one by one. The part that is fast takes a few functions of a few trainings.
+``--most 1`` one by one. All of it takes half an hour and is left to ``make long``; the slow part takes one function in
+twelve for each kind, the part that is fast a few functions of a few trainings.
 """
 
 from __future__ import annotations
 
 import pytest
+from tests.families import some
 from tests.guest.faults import KINDS, QUICK, Faults, counts
 
 pytestmark = pytest.mark.xdist_group("guest faults")
 """All of it in one worker: what was chosen is begun at once."""
 
 
-SHARES = {"RuntimeError": 1, "MemoryError": 3, "None": 3}
-"""One in so many functions."""
+PARTS = 12
+"""One function in so many is a part of the functions."""
+TRIED = {"RuntimeError": PARTS, "MemoryError": PARTS // 3, "None": PARTS // 3}
+"""So many parts are tried."""
 FEW = 24
 """One in so many functions in the part that is fast."""
 
@@ -49,9 +53,12 @@ def test_a_few_faults(kind, few, record_property):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_fault(kind, faults, record_property):
-    check(faults, faults.plan(kind, SHARES[kind]), record_property)
+@pytest.mark.parametrize(
+    ("kind", "part"),
+    [one for kind in KINDS for one in some([(kind, part) for part in range(TRIED[kind])], TRIED[kind])],
+)
+def test_every_fault(kind, part, faults, record_property):
+    check(faults, faults.plan(kind, PARTS, part), record_property)
 
 
 AT_THE_END = {"capture/compiled/operators.py rest"}

@@ -24,12 +24,13 @@ def wrong_of(places: str, timeout: int) -> list[list[str]]:
     return list(told["wrong"])
 
 
-@pytest.mark.parametrize("places", ["7::600", pytest.param("107::400", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("places", ["7::600", pytest.param("107::400", marks=[pytest.mark.slow, pytest.mark.long])])
 def test_a_time_limit_reaches_the_program_and_the_training_is_recorded(places):
     assert wrong_of(places, timeout=400) == []
 
 
-@pytest.mark.skipif(not os.environ.get("NEURALDBG_LONG"), reason="takes an hour")
+@pytest.mark.long
+@pytest.mark.skipif(not os.environ.get("NEURALDBG_EVERY_LINE"), reason="takes an hour: set NEURALDBG_EVERY_LINE=1")
 @pytest.mark.parametrize("part", range(10))
 def test_a_time_limit_at_each_line(part):
     assert wrong_of(f"{part}::10", timeout=3600) == []

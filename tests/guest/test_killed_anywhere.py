@@ -55,7 +55,7 @@ def killed(request, guests, tmp_path_factory):
         yield {number: pool.submit(kill, number) for number in chosen}
 
 
-@pytest.mark.parametrize("number", [pytest.param(i, marks=[pytest.mark.slow] if i >= FAST else []) for i in range(ALL)])
+@pytest.mark.parametrize("number", [*range(FAST), *(pytest.param(i, marks=pytest.mark.long) for i in range(FAST, ALL))])
 def test_what_is_left_is_whole(killed, record_property, number):
     tmp_path = killed[number].result()
     said = (tmp_path / "stdout").read_text().splitlines(keepends=True)

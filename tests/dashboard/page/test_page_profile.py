@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.dashboard.served_page import MemoryFeed, becomes, drawn, in_sight, opened, served
+from tests.families import some
 from tests.show.made_profiles import deep, profiled
 
 LAYERS = ("fc1", "act1", "fc2")
@@ -111,7 +112,7 @@ def test_what_was_not_measured_is_said_once(browser, feed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tab", ["execution_trace", "memory"])
+@pytest.mark.parametrize("tab", some(["execution_trace", "memory"], 2))
 def test_names_of_hundreds_of_layers_do_not_lie_on_one_another(browser, feed, tab):
     with served(feed) as address, opened(browser, f"{address}?run=many&tab={tab}") as page:
         whole(page)
@@ -121,7 +122,7 @@ def test_names_of_hundreds_of_layers_do_not_lie_on_one_another(browser, feed, ta
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("theme", "scheme"), [("light", "light"), ("dark", "light"), ("auto", "light"), ("auto", "dark")]
+    ("theme", "scheme"), some([("light", "light"), ("dark", "light"), ("auto", "light"), ("auto", "dark")], 3)
 )
 def test_words_can_be_read_in_every_theme(browser, feed, theme, scheme):
     with (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.families import some
 from tests.show.static import hard_views
 from tests.show.static.figure_layout import clipped, overlapping, texts, upon_data
 
@@ -10,7 +11,7 @@ from neuraldbg.show.static.canvas import LEAST_IN
 from neuraldbg.show.static.draw import figure
 from neuraldbg.show.views import VIEWS, view
 
-LOOKS = [(None, "light"), ((5.0, 4.0), "dark")]
+LOOKS = [((5.0, 4.0), "dark"), (None, "light")]
 HARD = {
     "heat of 3": hard_views.heat,
     "heat of 120": lambda: hard_views.heat(hard_views.paths(120), 240),
@@ -36,19 +37,19 @@ def check(made):
     assert overlapping(made) == []
 
 
-@pytest.mark.parametrize(("size_in", "theme"), LOOKS)
+@pytest.mark.parametrize(("size_in", "theme"), some(LOOKS, 2))
 @pytest.mark.parametrize("name", [member.name for member in VIEWS])
 def test_views_of_a_real_run(failed, name, size_in, theme):
     check(figure(view(name, *failed), size_in=size_in, theme=theme))
 
 
-@pytest.mark.parametrize(("size_in", "theme"), LOOKS)
+@pytest.mark.parametrize(("size_in", "theme"), some(LOOKS, 2))
 @pytest.mark.parametrize("name", HARD)
 def test_hard_views(name, size_in, theme):
     check(figure(HARD[name](), size_in=size_in, theme=theme))
 
 
-@pytest.mark.parametrize(("size_in", "theme"), LOOKS)
+@pytest.mark.parametrize(("size_in", "theme"), some(LOOKS, 2))
 @pytest.mark.parametrize("name", hard_views.hostile())
 def test_hostile_names(name, size_in, theme):
     made = figure(hard_views.hostile()[name], size_in=size_in, theme=theme)

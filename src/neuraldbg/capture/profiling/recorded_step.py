@@ -109,7 +109,7 @@ class RecordedStep:
         self.on, self._thread = True, get_ident()
         self._events_left, self._longest_s, self._began = most, longest_s, perf_counter()
         self._gradients = tensor_sizes.gradients(self.scene)
-        vars(self.tally)["tell"] = self._observer.marks
+        vars(self.tally)["tell"] = self._tells
         self.tally.__class__ = _Telling
         self._hushed, self.scene.switch.hushed = self.scene.switch.hushed, self._paused
         put = self._patches.surround
@@ -232,17 +232,31 @@ class RecordedStep:
 
     def _guarded(self, act: Any, *args: Any) -> None:
         """Call ``act`` at a moment of the measured step; an error ends the record."""
-        if not self._here() or not self._goes_on() or not self.measures:
-            return
         began = perf_counter()
         try:
+            if not self._here() or not self._goes_on() or not self.measures:
+                return
             with unheard(), torch.no_grad():
                 act(*args)
         except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
-            self._forget()
-            self.tally.caught("recording memory")
+            self._failed()
         finally:
             own_cost(self.tally, began, COST)
+
+    def _tells(self, name: str) -> None:
+        """Mark the begin or the end of our own work; an error ends the record."""
+        try:
+            self._observer.marks(name)
+        except Exception:  # noqa: BLE001 (the guards themselves call this)
+            self._failed()
+
+    def _failed(self) -> None:
+        """Count the exception being handled, and end the record."""
+        try:
+            self._forget()
+        except Exception:  # noqa: BLE001
+            self.on = False
+        self.tally.caught("recording memory")
 
     def _arrives(self, module: nn.Module, args: Any) -> None:
         self._guarded(self._enter, module, args)
@@ -284,8 +298,7 @@ class RecordedStep:
 
     def _waits(self, *_: Any) -> Around:
         """Wrap the ``next`` of a data loader's iterator: the program may evaluate a model that is not watched."""
-        if self._here():
-            self._goes_on()
+        self._guarded(bool)
         yield
 
     def _backward(self) -> None:

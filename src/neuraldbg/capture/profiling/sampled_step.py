@@ -314,7 +314,7 @@ class SampledStep:
         finally:
             self._differentiating = False
             began = perf_counter()
-            for handle in handles:
+            for handle in handles or ():
                 handle.remove()
             own_cost(self.tally, began)
             self._phase(events.end, BACKWARD)
