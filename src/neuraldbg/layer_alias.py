@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import Counter
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from neuraldbg.arguments import layer_name
@@ -11,6 +13,8 @@ from neuraldbg.errors import UnknownLayer
 from neuraldbg.nouns.layout import NUMBERED
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from neuraldbg.nouns.layout import Layer, Layout
 
 _FAMILIES = {
@@ -50,6 +54,36 @@ def resolve(layout: Layout, name: str) -> str:
     if layer is not None and parameter in layer.params:
         return owner
     raise UnknownLayer(name, nearest(layout, name))
+
+
+def matching(layout: Layout, pattern: str) -> frozenset[str]:
+    """Return the paths of the layers that a pattern names, as ``fnmatch`` has it. The path of a whole model is "".
+
+    ``attention.*`` is ``layers.0.attention.query``, too. A pattern that fits no path is one of names by type and order:
+    ``relu*`` and ``Linear_*`` are all layers of that type.
+    """
+    ends = (pattern, f"*.{pattern}")
+    called = {layer.path: (layer.path, f".{layer.path}", alias(layout, layer.path)) for layer in layout.layers}
+    found = {path for path, names in called.items() if any(fnmatchcase(name, end) for name in names for end in ends)}
+    if not found:
+        found = {path for path, name in _by_order(layout) if fnmatchcase(name, pattern.lower())}
+    if not found:
+        try:
+            found = {resolve(layout, pattern)}
+        except UnknownLayer:
+            return frozenset()
+    return frozenset(found)
+
+
+def _by_order(layout: Layout) -> Iterator[tuple[str, str]]:
+    """Yield the path of each layer with each of its names by type and order, in lower case."""
+    counts: Counter[str] = Counter()
+    for layer in layout.layers:
+        type_ = layer.type.lower()
+        for kind in {type_, *(name for name, types in _FAMILIES.items() if type_ in types)}:
+            counts[kind] += 1
+            yield layer.path, f"{kind}{counts[kind]}"
+            yield layer.path, f"{kind}_{counts[kind]}"
 
 
 def nearest(layout: Layout, name: str, most: int = 3) -> list[str]:

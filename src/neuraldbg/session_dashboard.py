@@ -185,7 +185,7 @@ class PageStops:
             self._remove([*self._once, *self._standing.values()])
         how = "continued by itself" if held else "did not stop"
         self._said = f"{how} at {self._where(context)}: no page of the dashboard was open; its breakpoints are cleared"
-        _LOG.warning("The training %s.", self._said)
+        _LOG.warning("neuraldbg: the training %s.", self._said)
         self.notes[:] = [*(self.notes or [""]), f"the training {self._said}"]
 
     @contextlib.contextmanager

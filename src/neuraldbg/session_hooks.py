@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import logging
 import re
 import threading
@@ -18,7 +17,7 @@ from neuraldbg.control.hook_moments import BETWEEN_STEPS, OF_LAYERS, Context, Ho
 from neuraldbg.control.hooks import RECORDED_BYTES
 from neuraldbg.control.registered_hooks import follow_registered, registered
 from neuraldbg.errors import ConfigError, TrainingHalted, UnknownLayer
-from neuraldbg.layer_alias import alias, resolve
+from neuraldbg.layer_alias import matching, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -56,7 +55,7 @@ class SessionHooks:
         self._moments = LayerMoments(self._tell)
         self._scalars: Mapping[str, float] = {}
         self._newest = -1
-        self._matched: dict[tuple[int, str], bool] = {}
+        self._matched: dict[int, frozenset[str]] = {}
         self._known: Layout | None = None
         self._met: set[int] = set()
         """Serial numbers of the hooks of which a layer was called."""
@@ -90,7 +89,7 @@ class SessionHooks:
         self._moments.detach()
         for hook in self.hooks:
             if hook.enabled and hook.of_layers and hook.serial not in self._met and self._capture.steps:
-                _LOG.warning("the hook '%s' never ran: %s", hook.name, self._reason(hook))
+                _LOG.warning("neuraldbg: the hook '%s' never ran: %s", hook.name, self._reason(hook))
 
     def add(self, hook: Hook) -> None:
         """Run a hook from now on. Raises ConfigError if it saves files and the run has no folder."""
@@ -142,7 +141,7 @@ class SessionHooks:
         """Yield an error, with the nearest names, for each pattern that fits no layer; none before layers are known."""
         layout = self._layout()
         for pattern in hook.patterns if layout.layers else ():
-            if not any(_fits(layout, pattern, layer.path) for layer in layout.layers):
+            if not matching(layout, pattern):
                 try:
                     resolve(layout, pattern)
                 except UnknownLayer as error:
@@ -165,7 +164,7 @@ class SessionHooks:
         for hook in self.hooks:
             unknown = list(self._unknown(hook))
             for error in unknown:
-                _LOG.warning("the hook '%s': %s It is not waited for.", hook.name, error)
+                _LOG.warning("neuraldbg: %s The training goes on without '%s'.", error, hook.name)
             if unknown and len(unknown) == len(hook.patterns):
                 self._met.add(hook.serial)  # all is said of it
 
@@ -251,13 +250,13 @@ class SessionHooks:
         layout = self._capture.layout()
         if layout is not self._known:
             self._known, self._matched = layout, {}
-        key, known = (hook.serial, path), self._matched
-        fits = known.get(key)
-        if fits is None:
+        if not hook.patterns:
             layer = layout.by_path.get(path)
-            plain = bool(path) and layer is not None and layer.type not in _CONTAINERS
-            fits = known[key] = any(_fits(layout, one, path) for one in hook.patterns) if hook.patterns else plain
-        return fits
+            return bool(path) and layer is not None and layer.type not in _CONTAINERS
+        paths = self._matched.get(hook.serial)
+        if paths is None:
+            paths = self._matched[hook.serial] = frozenset().union(*(matching(layout, one) for one in hook.patterns))
+        return path in paths
 
     def _run(
         self,
@@ -382,19 +381,6 @@ class SessionHooks:
             "its layers were not called, or only inside of a compiled graph, which calls no hook (with "
             "TORCH_COMPILE_DISABLE=1 nothing is compiled)"
         )
-
-
-def _fits(layout: Layout, pattern: str, path: str) -> bool:
-    """Return True if a pattern is that of a path or of its end (``attention.*`` is ``layers.0.attention.query``, too),
-    or of an alias of the layer. The path of a whole model is "".
-    """
-    names = [path, f".{path}", *([name] if (name := alias(layout, path)) else ())]
-    if any(fnmatch.fnmatchcase(name, end) for name in names for end in (pattern, f"*.{pattern}")):
-        return True
-    try:
-        return resolve(layout, pattern) == path
-    except UnknownLayer:
-        return False
 
 
 def _trim(results: Sequence[HookResult], new: HookResult) -> None:

@@ -22,6 +22,7 @@ from neuraldbg.debugger.missed_stops import MissedStops
 from neuraldbg.debugger.stop import NAMES, QUIT, NoAnswer, Stop
 from neuraldbg.errors import ConfigError, EndedByHand, UnknownLayer
 from neuraldbg.layer_alias import alias
+from neuraldbg.nouns.diagnosis import AS_WRITTEN
 from neuraldbg.session_dashboard import PageStops, left_out_of_time
 
 if TYPE_CHECKING:
@@ -37,8 +38,6 @@ _LOG = logging.getLogger("neuraldbg")
 _MAIN = {"before_layer": "inputs", "after_layer": "output", "after_backward": "grad"}
 """Name of the tensor that a moment of a layer is about."""
 _NO_PAGE = "No page of the dashboard is open: this stop is here. Open the page, then `continue`: later stops are there."
-BY_HAND = "the run as it was written"
-"""What cannot be judged after values were changed in the debugger, in the words of the diagnosis."""
 
 
 @functools.cache
@@ -74,7 +73,7 @@ class Stops:
         self._nan: list[Hook] = []
         """Hooks that wait for the first value that is not finite, gone once it is seen."""
         self.by_hand: dict[str, str] = {}
-        """Sentence on the values that were changed at a stop, by BY_HAND; empty if there are none."""
+        """Sentence on the values that were changed at a stop, by AS_WRITTEN; empty if there are none."""
         self.missed = MissedStops(self._file, self.statistics)
         hooks.pause = self.pause
         self._page: PageStops | None = None
@@ -108,7 +107,7 @@ class Stops:
             context.moment in BETWEEN_STEPS,
         )
         if self._over:
-            _LOG.warning("'%s' does not stop at %s: the session has ended.", title, where)
+            _LOG.warning("neuraldbg: '%s' does not stop at %s: the session has ended.", title, where)
             return None
         if self._page is not None and self._page.watched:
             self._drop_spent(title)
@@ -136,9 +135,9 @@ class Stops:
         except NoAnswer as error:
             return self._missed(context, title, where, f"no line can be read ({error})", names, name)
         if changed:
-            told = self.by_hand.get(BY_HAND, "")
+            told = self.by_hand.get(AS_WRITTEN, "")
             told += f"{'; ' if told else ''}{', '.join(changed)} changed by hand at step {context.step}"
-            self.by_hand[BY_HAND] = told
+            self.by_hand[AS_WRITTEN] = told
         if left == QUIT:
             self._ending = [Hook("ended", HookTrigger("before_layer"), [HookAction.callback(_end)], ["*"])]
             self._hooks.add(self._ending[0])
@@ -277,7 +276,7 @@ class Stops:
         step = getattr(what, "last_step", None)
         step = self._capture.steps - 1 if step is None else step
         if self._over or self._ending:
-            _LOG.warning("'%s' does not stop at step %d: it was seen as the run ended.", name, step)
+            _LOG.warning("neuraldbg: '%s' does not stop at step %d: it was seen as the run ended.", name, step)
             return
         context = Context("on_event", step, event=what)
         context.scalars = self._hooks.scalars

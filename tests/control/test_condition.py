@@ -68,8 +68,9 @@ def test_a_number_that_was_not_measured_makes_unknown_and_unknown_does_not_hold(
     [
         ("", "a condition is a text"),
         ("loss >", "invalid syntax"),
-        ("los > 1", "no number called 'los'; known are loss"),
-        ("layer.rmz > 1", "no statistic 'rmz'; known are rms"),
+        ("los > 1", "no number called 'los'. Did you mean loss"),
+        ("layer.rmz > 1", "no statistic 'rmz'. Did you mean rms"),
+        ("zzz > 1", "no number called 'zzz'; known are "),
         ("layer > 1", "no number called 'layer'"),
         ("__import__('os').system('true')", "not allowed in a condition"),
         ("loss.real > 1", "not allowed"),

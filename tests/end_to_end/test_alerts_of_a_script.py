@@ -227,8 +227,8 @@ def test_the_trigger_of_a_halt_has_thresholds_too(place: Place) -> None:
         (["--threshold", "vanishing_gradients.floor=much"], "must be"),
         (["--threshold", "trigger.spike_factor=5"], "give --halt"),
         (["--halt", "--threshold", "trigger.spike_factr=5"], "did you mean 'spike_factor'"),
-        (["--vanishing-threshold", "-1"], "must be greater than 0"),
-        (["--activation-threshold", "30"], "must be at most 1"),
+        (["--vanishing-threshold", "-1"], "--vanishing-threshold: threshold of vanishing_gradients"),
+        (["--activation-threshold", "30"], "--activation-threshold: threshold of dead_units"),
     ],
 )
 def test_bad_options_are_refused_before_the_script_begins(

@@ -158,6 +158,29 @@ def test_values_changed_by_hand_are_noted_in_the_record(folder: Path) -> None:
     assert "output of layer 'fc2' changed by hand at step 2" in " ".join(told.split())
 
 
+def test_an_expression_finds_the_variables_of_the_function_that_is_shown(folder: Path) -> None:
+    talk = Talk(folder, "--breakpoint", "act", "--at", "1", "train.py")
+    talk.stopped()
+    assert "torch.Size([5, 8])" in talk.say("p x.shape")
+    assert "1: x.mean() > -9 = True" in talk.say("watch x.mean() > -9")
+    assert "output: Tensor (5, 16) torch.float32" in talk.say("args")
+    talk.child.sendline("step")
+    assert "1: x.mean() > -9 = True" in talk.stopped()
+
+
+def test_a_crash_after_a_change_by_hand_is_not_blamed_on_the_script(folder: Path) -> None:
+    talk = Talk(folder, "--breakpoint", "act", "--at", "2", "train.py")
+    talk.stopped()
+    talk.say("_ = output.mul_(0.5)")
+    text, status = talk.end("continue")
+    assert status == 1
+    assert "modified by an inplace operation" in text, "autograd keeps the output of a ReLU"
+    told = " ".join(text.split())
+    assert "At a stop, output of layer 'act' changed by hand at step 2; the result" in told
+    diagnosis = json.loads((folder / "run" / "diagnosis.json").read_text(encoding="utf-8"))
+    assert next(one["confidence"] for one in diagnosis["hypotheses"] if one["cause"] == "refused_operation") < 0.95
+
+
 def test_the_names_of_a_stop_and_the_commands(folder: Path) -> None:
     talk = Talk(folder, "--backward", "--breakpoint", "Dense_2", "--when", "step >= 1", "train.py")
     assert "at the gradient of the output of layer 'fc2'" in talk.stopped()
@@ -168,7 +191,7 @@ def test_the_names_of_a_stop_and_the_commands(folder: Path) -> None:
     assert "> fc2" in talk.say("layers linear")
     assert "64 values" in talk.say("stats layer.weight")
     assert "layer.weight\n" in talk.say("hist layer.weight")
-    assert "1:\n  step * 2 = 2" in talk.say("watch step * 2")
+    assert "  1: step * 2 = 2" in talk.say("watch step * 2")
     assert "no kind of event, cause, failure or layer is called 'fcc'" in talk.say("continue until fcc")
     assert "write `continue`" in talk.say("continue for ever")
     assert "Not at this stop" in talk.say("until 3")
@@ -176,7 +199,7 @@ def test_the_names_of_a_stop_and_the_commands(folder: Path) -> None:
     assert "NameError" in talk.say("stats nothing")
     assert "goes on until layer act" in (text := talk.say("continue until act"))
     assert "step 2, after layer 'act' (ReLU) (until act)" in text
-    assert "  step * 2 = 4" in text, "a watched expression is shown at each stop"
+    assert "  1: step * 2 = 4" in text, "a watched expression is shown at each stop"
     assert "INCONCLUSIVE" in talk.say("diagnose")
     assert talk.end("quit")[1] == 1
 

@@ -112,6 +112,7 @@ def test_the_gradient_is_that_of_the_output() -> None:
         (("head.?",), {"head.1", "head.0"}),
         (("head",), {"head"}),
         ("head.1", {"head.1"}),
+        ("Linear_*", {"attention.query", "attention.key", "head.1"}),
     ],
 )
 def test_patterns_are_paths_their_ends_and_aliases(patterns: Any, layers: set[str]) -> None:

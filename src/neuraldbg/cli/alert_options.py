@@ -104,7 +104,8 @@ def keywords_of(asked: Mapping[str, Any], rank: Rank, *, quiet: bool = False) ->
     if groups:
         found["thresholds"] = groups
     if "thresholds" in found or "settings" in found:
-        _check_thresholds(found)
+        given = [name for name in ("threshold", *_SHORT) if asked[name] not in (None, ())]
+        _check_thresholds(found, " or ".join(f"--{name.replace('_', '-')}" for name in given))
     return found
 
 
@@ -186,8 +187,10 @@ def _number(text: str) -> Any:
     return text
 
 
-def _check_thresholds(found: Mapping[str, Any]) -> None:
-    """Refuse a threshold that does not exist, with the nearest names, and a value out of range."""
+def _check_thresholds(found: Mapping[str, Any], options: str) -> None:
+    """Refuse a threshold that does not exist, with the nearest names, and a value out of range. ``options`` are those
+    that were given.
+    """
     from neuraldbg.config import settings_of  # noqa: PLC0415
     from neuraldbg.detect.watch import Watch  # noqa: PLC0415 (imports numpy)
 
@@ -195,4 +198,4 @@ def _check_thresholds(found: Mapping[str, Any]) -> None:
         settings_of(found.get("settings"), None, 0.01, probes=True)
         Watch(found.get("thresholds"))
     except ConfigError as error:
-        raise click.UsageError(f"--threshold: {error}") from None
+        raise click.UsageError(f"{options}: {error}") from None

@@ -147,8 +147,8 @@ class Condition:
             self._check(part)
 
     def _refuse(self, reason: str, name: str = "", known: tuple[str, ...] = ()) -> None:
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or known
-        hint = f"; known are {', '.join(near)}" if known else ""
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+        hint = f". Did you mean {' or '.join(near)}?" if near else f"; known are {', '.join(known)}" if known else ""
         message = f"{self.text!r}: {reason}{hint}"
         raise ConfigError(message)
 

@@ -59,7 +59,7 @@ class PageLink:
         try:
             self._thread.start()
         except (RuntimeError, MemoryError):  # no thread can be started: the page shows the run, and cannot stop it
-            _LOG.warning("The dashboard cannot stop the training: no thread can be started.")
+            _LOG.warning("neuraldbg: the dashboard cannot stop the training: no thread can be started.")
 
     def close(self) -> None:
         """Close the connection, and end the thread."""

@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
-from neuraldbg.debugger.frames import bound_at, user_frame
+from neuraldbg.debugger.frames import bound_at, locals_of, user_frame
 from neuraldbg.debugger.stop import NAMES, QUIT, Stop
 from neuraldbg.ranks import own_rank
 
@@ -102,9 +102,11 @@ def stop(at: Stop, way: Entry) -> str:
         if way.remark:
             prompt.message(f"\n{way.remark}")
         prompt.message(f"\nNeuralDBG stops: {at.title}")
-        prompt.show_watched()
+        frame = user_frame()
+        own = {known: value for known, value in locals_of(frame).items() if known not in NAMES}
+        prompt.show_watched(own)
         call = f"{_PROMPT}(__import__('sys')._getframe())"
-        bound_at(user_frame(), call, (_PROMPT, *NAMES), name, goes_on=False)(prompt.talk, *values)
+        bound_at(frame, call, (_PROMPT, *NAMES, *own), name, goes_on=False)(prompt.talk, *values, *own.values())
         return QUIT if prompt.quits else ""
 
 

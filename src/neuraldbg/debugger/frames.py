@@ -7,6 +7,7 @@ import os
 import sys
 import sysconfig
 import traceback
+from keyword import iskeyword
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,13 @@ def user_frame() -> FrameType | None:
             return frame
         frame = frame.f_back
     return None
+
+
+def locals_of(frame: FrameType | None) -> dict[str, Any]:
+    """Return the local variables of a frame by name; empty for one of a module."""
+    if frame is None or frame.f_locals is frame.f_globals:
+        return {}
+    return {name: value for name, value in frame.f_locals.items() if name.isidentifier() and not iskeyword(name)}
 
 
 def bound_at(

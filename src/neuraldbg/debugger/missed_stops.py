@@ -75,7 +75,13 @@ class MissedStops:
         saved = f" Recorded in {file}." if file else ""
         last = " Further stops of it are not reported." if count == _TOLD else ""
         _LOG.warning(
-            "'%s' does not stop at %s: %s. The training goes on.%s%s%s", title, where, reason, told, saved, last
+            "neuraldbg: '%s' does not stop at %s: %s. The training goes on.%s%s%s",
+            title,
+            where,
+            reason,
+            told,
+            saved,
+            last,
         )
         return numbers
 

@@ -22,6 +22,7 @@ from neuraldbg.errors import NeuralDbgError
 from neuraldbg.raised import passes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import FrameType
 
     from neuraldbg.debugger.stop import Stop
@@ -114,17 +115,17 @@ class Debugger(pdb.Pdb):
             return True
         return line[len(word)] == "[" or (line[len(word)] == "(" and callable(names.get(word)))
 
-    def show_watched(self) -> None:
-        """Print the values of the watched expressions."""
-        for expression in self.at.watched:
-            self._print_value(expression, dict(self.at.names))
+    def show_watched(self, own: Mapping[str, Any]) -> None:
+        """Print the values of the watched expressions. ``own`` are the variables of the person's own function."""
+        for number, expression in enumerate(self.at.watched, 1):
+            self._print_value(number, expression, {**own, **self.at.names})
 
-    def _print_value(self, expression: str, names: dict[str, Any]) -> None:
+    def _print_value(self, number: int, expression: str, names: dict[str, Any]) -> None:
         try:
             value = eval(expression, {**sys.modules["__main__"].__dict__, **names})  # noqa: S307 (the person's own)
         except Exception as error:  # noqa: BLE001 (any, of the person's expression)
             value = f"{type(error).__name__}: {error}"
-        self.message(f"  {expression} = {value}")
+        self.message(f"  {number}: {expression} = {value}")
 
     # -- looking --------------------------------------------------------------------------------------------------
 
@@ -197,8 +198,7 @@ class Debugger(pdb.Pdb):
         if not self.at.watched:
             self.message("nothing is watched: `watch EXPRESSION`")
         for number, expression in enumerate(self.at.watched, 1):
-            self.message(f"{number}:")
-            self._print_value(expression, self._names())
+            self._print_value(number, expression, self._names())
 
     def do_unwatch(self, arg: str) -> None:
         """``unwatch N``: no longer show the N-th watched expression."""
@@ -209,6 +209,14 @@ class Debugger(pdb.Pdb):
             self.error(f"give a number from 1 to {len(self.at.watched)}")
             return
         del self.at.watched[number - 1]
+
+    def do_args(self, arg: str) -> None:
+        """``args``: list the names of the stop, with shapes of tensors."""
+        del arg
+        for name in NAMES:
+            self.message(f"{name}: {_brief(self.at.names[name])}")
+
+    do_a = do_args
 
     def do_interact(self, arg: str) -> None:
         """``interact``: take lines of Python, also those that go over several, until Ctrl-D."""
@@ -300,6 +308,16 @@ class Debugger(pdb.Pdb):
     do_until = do_unt = do_return = do_r = do_jump = do_j = do_run = do_restart = _traced
     do_break = do_b = do_tbreak = do_clear = do_cl = do_commands = do_condition = do_ignore = _traced
     do_enable = do_disable = do_debug = _traced
+
+
+def _brief(value: Any) -> str:
+    """Return shape and dtype of a tensor, the type of another object, a number or a text itself."""
+    shape = getattr(value, "shape", None)
+    if shape is not None:
+        return f"{type(value).__name__} {tuple(shape)} {getattr(value, 'dtype', '')}"
+    if isinstance(value, (tuple, list)):
+        return f"({', '.join(_brief(one) for one in value)})"
+    return repr(value) if value is None or isinstance(value, (int, float, str)) else type(value).__name__
 
 
 def _quits(word: str, rest: str) -> bool:

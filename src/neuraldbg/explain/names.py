@@ -126,7 +126,7 @@ def _near(name: str, layout: Layout) -> list[str]:
     layers = [called for layer in layout.layers if layer.path for called in (layer.path, alias(layout, layer.path))]
     likeness = {
         one: _likeness(said, one.lower()) + more
-        for names, more in ((EVENT_KINDS, 0.1), (causes, 0.0), (filter(None, layers), 0.0))
+        for names, more in ((("nan", "inf", *EVENT_KINDS), 0.1), (causes, 0.0), (filter(None, layers), 0.0))
         for one in names
     }
     near = sorted((one for one in likeness if likeness[one] >= NEAR), key=lambda one: -likeness[one])

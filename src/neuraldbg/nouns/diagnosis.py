@@ -40,6 +40,10 @@ class Unjudged:
     """Reason, as a sentence without its full stop."""
 
 
+AS_WRITTEN = "the run as it was written"
+"""What is not judged where values were changed by hand at a stop: the reason says which."""
+
+
 @frozen(kw_only=False)
 class Evidence:
     """One measured statement for or against a hypothesis."""

@@ -15,6 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from neuraldbg.nouns.diagnosis import AS_WRITTEN
 from neuraldbg.show.format.footnotes import Footnotes, brief_averages
 from neuraldbg.show.format.phrases import credible, percent, place, statement, telling
 from neuraldbg.show.format.run_line import facts_line
@@ -177,8 +178,11 @@ class _Short(_Writer):
         if others:
             named = "; ".join(f"{one.label} ({percent(one.confidence)})" for one in others[:OTHERS])
             yield self.text(f"Also likely: {named}{_more(len(others) - OTHERS)}.")
-        if diagnosis.unjudged:
-            whats = list(dict.fromkeys(one.what for one in diagnosis.unjudged))
+        for one in diagnosis.unjudged:
+            if one.what == AS_WRITTEN:
+                yield self.text(f"At a stop, {one.reason}.")
+        whats = list(dict.fromkeys(one.what for one in diagnosis.unjudged if one.what != AS_WRITTEN))
+        if whats:
             yield self.text(f"Not judged: {', '.join(whats[:OTHERS])}{_more(len(whats) - OTHERS)}.", "dim")
         if facts := facts_line(diagnosis.run, f" {self.marks.dot} ", brief=True):
             yield self.text(facts, "dim")

@@ -30,6 +30,7 @@ from neuraldbg.explain.evidence.training_loop import brief, raised
 from neuraldbg.explain.evidence.wording import plural
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.diagnosis import AS_WRITTEN
 from neuraldbg.nouns.facts.footprint import FootprintFact
 from neuraldbg.nouns.facts.kinds import SourceLine
 from neuraldbg.nouns.facts.refused_ids import RefusedIdsFact
@@ -235,6 +236,9 @@ def _weigh(case: Case, refusal: Refusal, found: re.Match[str], message: str) -> 
     parts["of"] = f", the output of {parts['op'].lower()}," if parts.get("op") else ""
     weigh = Weighing()
     weigh.speaks(f"the script ended with {brief(message)}", 7.0, message.partition(":")[0])
+    by_hand = (case.run.info.coverage.get("unread") or {}).get(AS_WRITTEN)
+    if by_hand and "inplace" in refusal.pattern:
+        weigh.against(f"at a stop of the debugger, {by_hand}: the script itself may be right", 4.5, by_hand)
     layer = _layer(case, parts)
     if layer is not None:
         weigh.speaks(f"{called(layer)} is the only layer of that size", 0.5, layer)
