@@ -191,6 +191,7 @@ def test_the_page_is_there_while_the_run_goes_on_and_ends_with_it(place):
         said = process.said()
         assert said.index("bye") < said.index("HEALTHY")
         assert "still at" not in said
+        assert "neuraldbg: the page has ended with the run; neuraldbg dashboard out opens it again\n" in said
 
 
 def test_the_program_is_left_as_it_would_be(place):

@@ -263,7 +263,8 @@ def launch(request: Request, make_session: MakeSession = torch_session) -> int:
             _show(request, watch, diagnosis, stderr, screen)
     termination.disarm()
     if beside is not None:
-        _leave_open(beside, stderr)
+        assert request.folder is not None
+        _leave_open(beside, _typed(request.folder, request), stderr)
     if code == 0 and request.fail_on is not None and not watch.unwatched:
         # A gate that could not judge must not let pass.
         code = FAILED if diagnosis is None else verdict_status(diagnosis, request.fail_on)
@@ -296,7 +297,7 @@ def _beside(request: Request, stderr: TextIO | None) -> Beside | None:
     return beside
 
 
-def _leave_open(beside: Beside, stderr: TextIO | None) -> None:
+def _leave_open(beside: Beside, folder: str, stderr: TextIO | None) -> None:
     """Leave the page to somebody who sits at the terminal; otherwise it ends with the run."""
     try:
         if beside.problem is None and _somebody_there(stderr):
@@ -304,6 +305,8 @@ def _leave_open(beside: Beside, stderr: TextIO | None) -> None:
             stderr.write(f"The dashboard is still at {beside.url}\nCtrl-C ends it.\n")
             stderr.flush()
             beside.wait()
+        elif beside.problem is None and stderr is not None and not _closed(stderr):
+            stderr.write(f"neuraldbg: the page has ended with the run; neuraldbg dashboard {folder} opens it again\n")
         if beside.problem is not None and stderr is not None and not _closed(stderr):
             stderr.write(f"neuraldbg: {beside.problem}\n")
     except (KeyboardInterrupt, OSError, ValueError):
@@ -469,8 +472,13 @@ def _place(file: Path, request: Request) -> tuple[str, str]:
         alone = False
     first = file.name == f"rank{request.rank.rank}.ndbg"
     beside = "" if first else ": the folder already held a run, which was left as it is"
-    path, home = file.parent if alone and first else file, request.home
-    return shlex.quote(str(path.relative_to(home) if home is not None and path.is_relative_to(home) else path)), beside
+    return _typed(file.parent if alone and first else file, request), beside
+
+
+def _typed(path: Path, request: Request) -> str:
+    """Return a path as it is typed in the folder where the command was given."""
+    home = request.home
+    return shlex.quote(str(path.relative_to(home) if home is not None and path.is_relative_to(home) else path))
 
 
 def _leave(ending: Ending, code: int) -> int:
