@@ -46,6 +46,15 @@ def test_gradients_begin_at_the_loss_and_activations_at_the_input():
     assert nodes["exploding_gradients"].label == "exploding gradients in fc3, fc2 and fc1"
 
 
+def test_layers_of_one_event_are_named_once_each():
+    build = STORIES["nonfinite_input"].fires()
+    build.events.clear()
+    sites = ["param/fc1.weight", "param/fc1.bias", "update/fc1.weight", "param/fc2.weight", "activation/fc3"]
+    build.event("nonfinite_parameter", 1, "fc1", affected=sites)
+    labels = [node.label for node in diagnose(build.build()).chain.nodes]
+    assert "nonfinite parameter in fc1, fc2 and fc3" in labels
+
+
 def test_time_comes_before_data_flow():
     chain = diagnose(STORIES["lr_too_high"].fires().build()).chain
     steps = [node.step for node in chain.nodes if node.role == "event"]

@@ -155,6 +155,13 @@ def test_a_guess_is_the_best_one_where_the_shares_of_the_labels_are_known():
     assert "hardly better than a constant guess from the shares of the labels (2.6)" in said
 
 
+def test_a_layer_whose_bias_has_a_gradient_is_not_called_one_without():
+    build = Build(steps=200).loss(np.concatenate([[40.0, 20.0, 6.0], flat(197)]))
+    for layer, told in (("fc1", {}), ("fc2", {"parameters": ["fc2.weight"]})):
+        build.event("vanishing_gradients", 0, layer, confidence=0.6, how="zero", zero=True, always=True, **told)
+    assert "the gradient of fc1 was exactly 0 in all 200 steps" in diagnose(build.build()).summary
+
+
 def test_a_layer_without_any_gradient_is_named_beside_no_cause():
     build = Build(steps=200).loss(np.concatenate([[40.0, 20.0, 6.0], flat(197)]))
     build.event("vanishing_gradients", 0, "fc1", confidence=0.6, how="zero", zero=True, always=True)

@@ -11,13 +11,16 @@ if TYPE_CHECKING:
 
 
 def unfed(case: Case) -> list[str]:
-    """Return the layers whose gradient was exactly zero at every reading, in the order of the first call."""
+    """Return the layers whose gradient was exactly zero at every reading, in the order of the first call. One of which
+    some parameters got a gradient, as the bias does behind dead units, is none.
+    """
     last = case.history.steps[case.history.read][-1:].max(initial=0)
     found = {
         event.layer
         for event in case.run.events
         if event.kind == "vanishing_gradients"
         and event.details.get("zero")
+        and not event.details.get("parameters")
         and event.details.get("always", event.first_step == 0)
         and event.last_step >= last
     }

@@ -205,8 +205,16 @@ def _label(case: Case, event: Event, group: list[Event]) -> str:
     affected = event.details.get("affected")
     if len(layers) > 1:
         return f"{words} in {listing(layers)}"
-    spread = f", {len(affected)} places" if isinstance(affected, (list, tuple)) and len(affected) > 1 else ""
-    return f"{words} in {called(layers[0])}{spread}" if layers else words
+    others = _others(affected, event.layer) if isinstance(affected, (list, tuple)) else []
+    return f"{words} in {listing([layers[0], *others]) if others else called(layers[0])}" if layers else words
+
+
+def _others(affected: Iterable[object], layer: str | None) -> list[str]:
+    """Return the further layers of an event, from the labels of its sites: ``param/fc1.weight``, ``activation/fc1``."""
+    found = []
+    for kind, _, label in (str(one).partition("/") for one in affected):
+        found.append(label.rpartition(".")[0] if kind in ("param", "param_grad", "update") and "." in label else label)
+    return [one for one in dict.fromkeys(found) if one and one != layer]
 
 
 def _came_back(case: Case, event: Event) -> bool:
