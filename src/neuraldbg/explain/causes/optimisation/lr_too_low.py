@@ -145,8 +145,8 @@ def _weigh_gradients(case: Case, weigh: Weighing) -> None:
 
 
 def _suggest(lr: float, ratio: float) -> float:
-    """Return the learning rate for updates of a healthy size, at most 1e4 times the present one."""
-    return lr * float(np.clip(HEALTHY / ratio, 10, 1e4)) if ratio > 0 else lr * 10
+    """Return the learning rate for updates of a healthy size, at most 1e6 times the present one."""
+    return lr * float(np.clip(HEALTHY / ratio, 10, 1e6)) if ratio > 0 else lr * 10
 
 
 CAUSE = Cause(
