@@ -76,7 +76,10 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Bars:
 def _missing(run: RunRecord, sites: Group) -> str:
     """Return the reason that there is no layer to show."""
     if run.layout.rectified.intersection(sites.layers):
-        return "too few rows were read to know which units are dead: that takes 300 of them, over 20 steps or more"
+        return (
+            "too few rows were read to know which units are dead: that takes 300 of them, over 20 steps or more "
+            "(--overhead full reads every step)"
+        )
     return "no output of a layer with a ReLU, sigmoid or tanh was read in these steps"
 
 
