@@ -22,7 +22,7 @@ from neuraldbg.dashboard import run_pairs
 from neuraldbg.dashboard.page import layout as shell
 from neuraldbg.dashboard.page.request import Desk, draw
 from neuraldbg.dashboard.run_entry import shortened
-from neuraldbg.dashboard.run_feed import UNREAD, RunFeed
+from neuraldbg.dashboard.run_feed import UNREAD, WAITS, RunFeed
 from neuraldbg.dashboard.settings import DashboardSettings
 from neuraldbg.errors import RunNotFound
 from neuraldbg.explain import diagnose
@@ -90,6 +90,16 @@ def test_a_run_that_is_written_is_followed_and_judged_again(tmp_path, opened):
     assert last.version > versions[-1]
     assert soon(lambda: feed.runs()[0].state == "raised")
     assert soon(lambda: feed.moment("run").diagnosis.to_json() == diagnose(read_run(tmp_path / "run")).to_json())
+
+
+def test_a_run_before_its_first_step_is_not_judged(tmp_path, opened):
+    recorder = Recorder(tmp_path / "run", RecordSettings(flush_s=0.05), RunInfo(script="t.py", started=5.0))
+    feed = opened(tmp_path / "run")
+    feed.start()
+    assert soon(lambda: (m := feed.moment("run")) and m.diagnosis is not UNREAD and m).diagnosis is WAITS
+    recorder.update_info(RunInfo(script="t.py", started=5.0, outcome=Outcome("completed")))
+    recorder.close()
+    assert soon(lambda: "No training step" in feed.moment("run").diagnosis.summary)
 
 
 def test_a_run_that_is_about_to_begin(tmp_path, opened):

@@ -48,6 +48,7 @@ GLANCES_S = 0.25
 SHARE = 5
 """Times as long as it worked that a thread rests: it takes a sixth of a core at most."""
 UNREAD = Diagnosis("inconclusive", "The run is being read")
+WAITS = Diagnosis("inconclusive", "The run waits for its first training step")
 
 
 @dataclass
@@ -383,7 +384,8 @@ class RunFeed:
     def _judge(self, followed: _Followed) -> None:
         record, begin = followed.moment.record, time.monotonic()
         try:
-            diagnosis = diagnose(record)
+            early = record.steps == 0 and record.info.outcome.kind == "running"
+            diagnosis = WAITS if early else diagnose(record)
         except Exception as error:  # noqa: BLE001 (of a strange record; the other runs must still be diagnosed)
             diagnosis = Diagnosis("inconclusive", f"The run could not be judged ({type(error).__name__}: {error})")
         took = time.monotonic() - begin
