@@ -205,7 +205,12 @@ def _training_parts(plan: Plan, written: Written, activation: str) -> list[str]:
     parts.append(_tensors(plan))
     if split or metrics:
         parts.append(
-            _evaluate(metrics, activation, "the model is not trained on" if split else "the model is trained on")
+            _evaluate(
+                metrics,
+                activation,
+                "the model is not trained on" if split else "the model is trained on",
+                " + regularization(model)" if written.penalties else "",
+            )
         )
     parts += [_train(plan, written, by_epoch), _main(plan)]
     return ["\n".join(part) for part in parts]
@@ -222,8 +227,9 @@ def _tensors(plan: Plan) -> list[str]:
     ]
 
 
-def _evaluate(metrics: dict[str, str], activation: str, data: str) -> list[str]:
-    found = ['"loss": loss_function(output, target).item()']
+def _evaluate(metrics: dict[str, str], activation: str, data: str, penalty: str) -> list[str]:
+    loss = "loss_function(output, target)"
+    found = [f'"loss": ({loss}{penalty}).item()' if penalty else f'"loss": {loss}.item()']
     found += [f'"{name}": {function}(predicted, target)' for name, function in metrics.items()]
     shown = [f"predicted = {SOFTMAX[activation].format('output')}"] if activation and metrics else []
     if metrics and not activation:

@@ -28,8 +28,13 @@ if TYPE_CHECKING:
     from neural.search.sampling import Proposal, Sampler
 
 USUAL, TRIALS = SEARCHES[0], 10
-LOWER = ("loss", "error", "mae", "mse", "rmse", "msle", "mape", "divergence", "crossentropy")
+LOWER = ("loss", "error", "mae", "mse", "rmse", "msle", "mape", "divergence", "crossentropy", "perplexity", "hinge")
 """Parts of the names of numbers that are better if they are lower."""
+
+
+def is_lower_better(number: str) -> bool:
+    """Return True for a loss or an error, whose trials are compared by the lowest value."""
+    return any(part in number for part in LOWER)
 
 
 def searched(
@@ -65,7 +70,7 @@ def searched(
     objective = _known("objective", objective or _numbers(plan)[0], _numbers(plan))
     seed = wanted.training(plan)["seed"] or 0
     wanted = replace(wanted, seed=seed)
-    maximized = not any(part in objective for part in LOWER)
+    maximized = not is_lower_better(objective)
     count = trials or TRIALS
     sampler: Sampler
     if method == "grid":

@@ -85,3 +85,12 @@ def test_losses(text, keras):
     assert module.loss_function(model(torch.tensor(START)), targets).item() == pytest.approx(
         keras["losses"][text], rel=1e-5
     )
+
+
+def test_the_loss_of_validation_has_the_regularization_as_that_of_training_has():
+    module = module_of("loss: mse optimizer: SGD", layers="Dense(1, kernel_regularizer=l2(10.0))")
+    torch.manual_seed(0)
+    model, inputs, targets = module.Model(), torch.randn(8, 2), torch.randn(8, 1)
+    found = module.evaluate(model, torch.utils.data.TensorDataset(inputs, targets), 4, "cpu")["loss"]
+    errors = (model(inputs) - targets).pow(2).mean()
+    assert found == pytest.approx((errors + 10.0 * model.Dense_1.weight.pow(2).sum()).item(), rel=1e-5)

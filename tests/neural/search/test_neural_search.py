@@ -9,11 +9,13 @@ from tests.dashboard.served_page import opened, served
 from tests.neural.sample_files import CNN
 
 from neural import NeuralError, checked, compile_plan, parse
+from neural.check.registered_parts import METRICS
 from neural.preparing import Wanted
 from neural.search import one_trial, printed, searched, searching
 from neural.search.one_trial import Outcome
 from neural.search.sampling import GridSampler, grid_values
 from neural.search.search_space import Chosen
+from neural.search.searching import is_lower_better
 from neural.search.trial_result import DONE, FAILED, INTERRUPTED, PRUNED
 from neuraldbg.dashboard.run_feed import RunFeed
 
@@ -204,6 +206,12 @@ def test_a_metric_is_maximized_and_an_error_minimized(model, answered):
     answered(good(0.5), good(0.2), good(0.7))
     result = searched(model(), wanted(), trials=3, objective="val_accuracy")
     assert (result.maximized, result.best.number, result.best.objective) == (True, 2, 0.8)
+
+
+def test_of_each_metric_it_is_known_which_way_is_better():
+    better = {"accuracy", "auc", "similarity", "f1", "precision", "recall", "r2"}
+    for metric in METRICS:
+        assert is_lower_better(f"val_{metric}") != any(word in metric for word in better), metric
 
 
 def test_values_that_do_not_fit_each_other_fail_their_trial_alone(model, answered):
