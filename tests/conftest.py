@@ -75,9 +75,10 @@ def unhurried(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     if request.node.get_closest_marker("budget") is not None:
         monkeypatch.setattr(sys.modules["neuraldbg.capture.steps.overhead_budget"], "DEBT_S", 60.0)
         return
-    experiment = sys.modules.get("neuraldbg.capture.experiments.experiment")
-    if experiment is not None:
-        monkeypatch.setattr(experiment, "SECONDS", 30.0)
+    for name in ("experiments.experiment", "readers.experiment_runner"):
+        module = sys.modules.get(f"neuraldbg.capture.{name}")
+        if module is not None:
+            monkeypatch.setattr(module, "SECONDS", 30.0)
     made = pace.Governor
     monkeypatch.setattr(pace, "Governor", lambda overhead, allowance: made(overhead, max(allowance, 3600.0)))
 

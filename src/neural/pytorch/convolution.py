@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 from math import prod, sqrt
+from typing import Any
 
+from neural.layer_writing import NotWritten
 from neural.pytorch.activations import activated
 from neural.pytorch.layer_code import LayerCode, LayerWriter, Use, arguments, sizes_text, unless
 from neural.pytorch.padding import pad_arguments, same
@@ -52,19 +54,33 @@ def convolve(rank: int, use: Use) -> LayerCode:
     return LayerCode(
         activated(f"{use.me}({x})", values["activation"], 1),
         _module(rank, use, use.channels, values["filters"], padding, values["groups"], values["use_bias"]),
-        weights=first_weights(values, {"kernel": f"{use.me}.weight", **bias}),
+        weights=first_weights(
+            values,
+            {"kernel": f"{use.me}.weight", **bias},
+            {"kernel": _fans(values, use.channels // values["groups"], values["filters"])},
+        ),
         helpers=helpers,
         comment=comment,
     )
 
 
+def _fans(values: Any, inputs: int, outputs: int) -> tuple[int, int]:
+    """Return the inputs and outputs of a kernel as Keras counts them: axes -2 and -1 of its shape times its places."""
+    places = prod(values["kernel_size"])
+    return places * inputs, places * outputs
+
+
 def _depthwise_weights(use: Use, weight: str) -> tuple[str, ...]:
     """Return the statement for Glorot's weights, of which Keras counts all channels as inputs."""
     values = use.values
-    other = first_weights(values, {"depthwise": weight})
+    given = values["depthwise_initializer"]
+    if str(getattr(given, "name", given)).lower() == "orthogonal":
+        raise NotWritten("has the depthwise_initializer orthogonal, which is not built")
+    fans = _fans(values, use.channels, values["depth_multiplier"])
+    other = first_weights(values, {"depthwise": weight}, {"depthwise": fans})
     if other:
         return other
-    limit = sqrt(6 / (prod(values["kernel_size"]) * (use.channels + values["depth_multiplier"])))
+    limit = sqrt(6 / sum(fans))
     return (f"nn.init.uniform_({weight}, -{limit:.6g}, {limit:.6g})",)
 
 
@@ -96,7 +112,9 @@ def separate(rank: int, use: Use) -> LayerCode:
         f"nn.Sequential({depth}, nn.Conv{rank}d({words}))",
         weights=(
             *_depthwise_weights(use, f"{use.me}[0].weight"),
-            *first_weights(values, {"pointwise": f"{use.me}[1].weight", **bias}),
+            *first_weights(
+                values, {"pointwise": f"{use.me}[1].weight", **bias}, {"pointwise": (middle, values["filters"])}
+            ),
         ),
         helpers=helpers,
         comment=comment,
@@ -147,7 +165,9 @@ def transpose(rank: int, use: Use) -> LayerCode:
     return LayerCode(
         activated(call, values["activation"], 1),
         f"nn.ConvTranspose{rank}d({words})",
-        weights=first_weights(values, {"kernel": f"{use.me}.weight", **bias}),
+        weights=first_weights(
+            values, {"kernel": f"{use.me}.weight", **bias}, {"kernel": _fans(values, values["filters"], use.channels)}
+        ),
         comment=comment,
     )
 

@@ -14,7 +14,9 @@ def write(use: Use) -> LayerCode:
     return LayerCode(
         activated(f"{use.me}({use.x})", values["activation"]),
         f"nn.Linear({arguments(use.channels, values['units'], bias=unless(values['use_bias'], True))})",
-        weights=first_weights(values, {"kernel": f"{use.me}.weight", **bias}),
+        weights=first_weights(
+            values, {"kernel": f"{use.me}.weight", **bias}, {"kernel": (use.channels, values["units"])}
+        ),
     )
 
 

@@ -12,7 +12,11 @@ def embed(use: Use) -> LayerCode:
     return LayerCode(
         f"{use.me}({use.x})",
         f"nn.Embedding({arguments(values['input_dim'], values['output_dim'])})",
-        weights=first_weights(values, {"embeddings": f"{use.me}.weight"}),
+        weights=first_weights(
+            values,
+            {"embeddings": f"{use.me}.weight"},
+            {"embeddings": (values["input_dim"], values["output_dim"])},
+        ),
     )
 
 

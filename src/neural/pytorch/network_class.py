@@ -275,6 +275,9 @@ class ClassWriter:
             words = f"around {child.type}" if mode else "with merge_mode=None, which gives two outputs,"
             raise NotWritten(f"{words} is not built")
         refuse_unbuilt(child)
+        penalties(child, "")  # refuses a regularizer, as that of any recurrent layer
+        if not child.parameters.get("trainable", True):
+            raise NotWritten("has trainable=false inside of it, which is built for Bidirectional as a whole only")
         wire = self.placed(place, layer, [given], "last")[0]
         use = Use(child, (wire,))
         back = not child.parameters["go_backwards"]

@@ -11,6 +11,8 @@ from neural.pytorch.weights import first_weights
 
 USUAL = {"activation": "tanh", "recurrent_activation": "sigmoid", "recurrent_dropout": 0.0, "reset_after": True}
 """What torch's fused kernels compute."""
+GATES = {"SimpleRNN": 1, "GRU": 3, "LSTM": 4}
+"""Matrices that the kernels of a layer have side by side."""
 
 
 def construct(kind: str, use: Use, *, backwards: bool | None = None) -> tuple[str, str, tuple[str, ...]]:
@@ -40,7 +42,11 @@ def construct(kind: str, use: Use, *, backwards: bool | None = None) -> tuple[st
     names = {"kernel": f"{use.me}.weight_ih", "recurrent": f"{use.me}.weight_hh"}
     if values["use_bias"] and kind == "SimpleRNN":
         names["bias"] = f"{use.me}.bias"
-    return f"{name}({words})", name, first_weights(values, names)
+    elif values["use_bias"] and first_weights(values, {"bias": ""}):
+        raise NotWritten("has a bias_initializer, which is built for SimpleRNN only")
+    units, gates = values["units"], GATES[kind]
+    fans = {"kernel": (use.channels, gates * units), "recurrent": (units, gates * units)}
+    return f"{name}({words})", name, first_weights(values, names, fans)
 
 
 def _gates(activation: str) -> str | None:
@@ -60,6 +66,10 @@ def write_images(kind: str, use: Use) -> LayerCode:
     values = use.values
     if values["stateful"] or set(values["strides"]) != {1}:
         raise NotWritten("is built without stateful=true and without strides above 1 only")
+    if values.get("return_state"):
+        raise NotWritten("has return_state=true: a state as an output is not built")
+    if first_weights(values, {"kernel": "", "recurrent": "", "bias": ""}):
+        raise NotWritten("has an initializer, which is built for the usual first weights only")
     words = arguments(
         use.channels,
         values["filters"],

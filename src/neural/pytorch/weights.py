@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 from neural.layer_writing import NotWritten
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from neural.plan import LayerPlan
 
 INITIALIZERS = {
@@ -50,24 +54,49 @@ WAYS = {"l1": ((0.01, 0.0), ("l1",)), "l2": ((0.0, 0.01), ("l2",)), "l1l2": ((0.
 """Factors of l1 and l2 without arguments, and the names of the arguments."""
 
 
-def first_weights(values: Any, names: dict[str, str]) -> tuple[str, ...]:
-    """Return statements for the initializers that are not the usual ones; `names` maps `kernel` to an expression."""
+CUT = 0.87962566103423978
+"""Standard deviation of a normal distribution that is cut at two: Keras divides by it (its `VarianceScaling`)."""
+
+
+def first_weights(
+    values: Any, names: dict[str, str], fans: Mapping[str, tuple[int, int]] | None = None
+) -> tuple[str, ...]:
+    """Return statements for the initializers that are not the usual ones; `names` maps `kernel` to an expression, and
+    `fans` to the numbers of its inputs and outputs as Keras counts them.
+    """
     found = []
     for name, weight in names.items():
         given = values.get(f"{name}_initializer", USUAL[name])
         word = given.lower() if isinstance(given, str) else given
         if word is None or word == USUAL[name]:
             continue
-        if word in INITIALIZERS:
+        scaled = _scaled(given, weight, *fans[name]) if fans is not None and name in fans else ""
+        if scaled:
+            found.append(scaled)
+        elif word in INITIALIZERS:
             found.append(INITIALIZERS[word].format(w=weight))
-            continue
-        statement = _with_arguments(given, weight)
-        if not statement:
+        elif statement := _with_arguments(given, weight):
+            found.append(statement)
+        else:
             shown = repr(given) if isinstance(given, str) else getattr(given, "name", str(given)) + "(...)"
             known = ", ".join([*INITIALIZERS, *CALLS])
             raise NotWritten(f"has the {name}_initializer {shown}, which is not built: one of {known}")
-        found.append(statement)
     return tuple(found)
+
+
+def _scaled(given: Any, weight: str, inputs: int, outputs: int) -> str:
+    """Return the statement of an initializer whose scale follows from the size of the weights, "" for any other."""
+    arguments = [each for each in getattr(given, "given", ()) if each.name != "seed"]
+    word = str(getattr(given, "name", given)).lower().replace("_", "")
+    match = re.fullmatch(r"(glorot|he|lecun)(normal|uniform)", word)
+    if match is None or arguments:
+        return ""
+    variance = {"glorot": 2 / (inputs + outputs), "he": 2 / inputs, "lecun": 1 / inputs}[match[1]]
+    if match[2] == "uniform":
+        limit = f"{sqrt(3 * variance):.6g}"
+        return f"nn.init.uniform_({weight}, -{limit}, {limit})"
+    std = sqrt(variance) / CUT
+    return f"nn.init.trunc_normal_({weight}, std={std:.6g}, a=-{2 * std:.6g}, b={2 * std:.6g})"
 
 
 def _with_arguments(given: Any, weight: str) -> str:
