@@ -8,7 +8,7 @@ import numpy as np
 
 from neural.data.input_names import TARGETS, keyed
 from neural.data.input_shapes import fitted_input
-from neural.data.samples import Samples
+from neural.data.samples import Samples, counted
 from neural.data.targets import fitted_targets
 from neural.errors import DataUnfit
 
@@ -42,7 +42,8 @@ def fitted(plan: Plan, found: Found) -> Samples:
     for name, array in arrays.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             wrong = int((~np.isfinite(array)).reshape(len(array), -1).any(axis=1).sum())
-            notes.append(f"{wrong:,} samples of {name} hold NaN or infinity, and stay as they are")
+            holds, stays = ("holds", "stays as it is") if wrong == 1 else ("hold", "stay as they are")
+            notes.append(f"{counted(wrong, 'sample')} of {name} {holds} NaN or infinity, and {stays}")
     return Samples(arrays, found.source, found.synthetic, tuple(notes))
 
 
@@ -74,12 +75,14 @@ def _counted(plan: Plan, found: Found, count: int, notes: list[str]) -> int:
     """Return the number of samples that are trained on, and notice when they are few."""
     split, kept = float(plan.training["validation_split"]), _kept(plan, count)
     if not kept:
-        raise DataUnfit(f"{found.source} has {count} samples, and none is left beside those for validation")
+        raise DataUnfit(f"{found.source} has {counted(count, 'sample')}, and none is left beside those for validation")
     if split and kept == count:
-        notes.append(f"{count:,} samples are too few for a validation with {split:g} of them: there is none")
+        are = f"{counted(count, 'sample')} {'is' if count == 1 else 'are'}"
+        notes.append(f"{are} too few for a validation with {split:g} of them: there is none")
     batch = int(plan.training["batch_size"])
     if kept < batch:
-        notes.append(f"{kept:,} samples are trained on, fewer than a batch of {batch:,}: an epoch has one batch")
+        are = f"{counted(kept, 'sample')} {'is' if kept == 1 else 'are'} trained on"
+        notes.append(f"{are}, fewer than a batch of {batch:,}: an epoch has one batch")
     return kept
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neural.data.memory import within_memory
-from neural.data.samples import Found
+from neural.data.samples import Found, counted
 from neural.errors import DataUnfit, MissingPackage
 from neural.plan import shape_text
 
@@ -22,6 +22,8 @@ KINDS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pp
 PARTS = {"train", "training", "val", "valid", "validation", "test", "testing"}
 """Folders that divide the data, and are no classes."""
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+_BYTES = "8 bits divided by 255"
+_DEEP = 65535
 _SHOWN = 5
 
 
@@ -48,8 +50,9 @@ def opened(path: Path, plan: Plan) -> Found:
     numbers: list[int] = []
     bad: list[Path] = []
     reason = ""
+    depths: set[str] = set()
     for file, number in images:
-        found = _pixels(file, size)
+        found = _pixels(file, size, depths)
         if isinstance(found, str):
             bad.append(file)
             reason = reason or found
@@ -60,14 +63,20 @@ def opened(path: Path, plan: Plan) -> Found:
         raise DataUnfit(f"{bad[0]} cannot be read as an image: {reason}; nor can any other of {path}")
     names = tuple(each.name for each in classes)
     targets = np.array(numbers)
+    how = "" if depths == {_BYTES} else f": {', '.join(sorted(depths, reverse=True))}"
+    sized = f"images are resized to {rows}x{columns} with {counted(channels, 'channel')}"
     notes = [
         f"classes by number: {', '.join(f'{name} {number}' for number, name in enumerate(names))}",
-        f"images are resized to {rows}x{columns} with {channels} channels, and their values are from 0 to 1",
+        f"{sized}, and their values are from 0 to 1{how}",
     ]
     empty = [name for number, name in enumerate(names) if number not in set(numbers)]
     notes += [f"classes without an image: {_named(empty)}"] if empty else []
-    notes += [f"{len(other)} files that are no images were left out, such as {_named(other)}"] if other else []
-    notes += [f"{len(bad)} images cannot be read, and were left out: {_named(bad)} ({reason})"] if bad else []
+    if other:
+        are = "that is no image was" if len(other) == 1 else "that are no images were"
+        notes.append(f"{counted(len(other), 'file')} {are} left out, such as {_named(other)}")
+    if bad:
+        were = "was" if len(bad) == 1 else "were"
+        notes.append(f"{counted(len(bad), 'image')} cannot be read, and {were} left out: {_named(bad)} ({reason})")
     notes.append("samples are in an order by chance, which is the same each time")
     order = np.random.default_rng(0).permutation(len(numbers))
     source = f"{path} ({len(classes)} classes)"
@@ -130,8 +139,11 @@ def _size(path: Path, plan: Plan) -> tuple[int, int, int]:
     return rows, columns, channels
 
 
-def _pixels(file: Path, size: tuple[int, int, int]) -> Array | str:
-    """Return the pixels of the first picture in a file, upright, or why it cannot be read."""
+def _pixels(file: Path, size: tuple[int, int, int], depths: set[str]) -> Array | str:
+    """Return the pixels of the first picture in a file, upright, or why it cannot be read.
+
+    How its values came to be from 0 to 1 is added to `depths`.
+    """
     try:
         from PIL import Image, ImageOps  # noqa: PLC0415 (of the extra)
     except ImportError:
@@ -141,13 +153,12 @@ def _pixels(file: Path, size: tuple[int, int, int]) -> Array | str:
         with warnings.catch_warnings(), Image.open(file) as image:
             warnings.simplefilter("ignore")  # of odd metadata
             upright = ImageOps.exif_transpose(image)
-            deep = np.asarray(upright) if upright.mode.startswith(("I", "F")) else None
-            if deep is not None:  # more than 8 bits, which `convert` would cut off at 255
-                most = 65535 if deep.max(initial=0) > 255 else 255
-                upright = Image.fromarray((deep.clip(0, most) * (255 / most)).astype(np.uint8))
-            found = upright.convert(_MODES[channels]).resize((columns, rows))
-            pixels: Array = np.asarray(found, np.float32).reshape(size) / 255
-            return pixels
+            deep = upright.mode.startswith(("I", "F"))
+            if deep:  # more than 8 bits, which `convert` would cut off at 255
+                upright = Image.fromarray(_scaled(file, np.asarray(upright), depths))
+            found = np.asarray((upright if deep else upright.convert(_MODES[channels])).resize((columns, rows)))
+    except DataUnfit:
+        raise
     except Image.DecompressionBombError:
         return "it has too many pixels"
     except MemoryError:
@@ -155,3 +166,24 @@ def _pixels(file: Path, size: tuple[int, int, int]) -> Array | str:
     except Exception as error:  # noqa: BLE001 (a broken file fails in as many ways as there are formats)
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         return reason.replace(f" {str(file)!r}", "").replace(f" {file}", "") or type(error).__name__
+    if not deep:
+        depths.add(_BYTES)
+        return found.reshape(size).astype(np.float32) / 255
+    pixels = np.repeat(found.clip(0, 1)[..., None], channels, axis=2)  # resizing may go beyond
+    if channels == 4:
+        pixels[..., 3] = 1  # nothing is transparent
+    return pixels
+
+
+def _scaled(file: Path, values: Array, depths: set[str]) -> Array:
+    """Return the values of a picture of more than 8 bits from 0 to 1: by its kind, never by its own brightness."""
+    low, high = (values.min(), values.max()) if values.size else (0, 0)
+    if values.dtype.kind == "f":
+        if not (low >= 0 and high <= 1):  # also for NaN
+            raise DataUnfit(f"{file} has values from {low:g} to {high:g}: images of floats need them from 0 to 1")
+        depths.add("floats as they are")
+        return values.astype(np.float32)
+    if low < 0 or high > _DEEP:
+        raise DataUnfit(f"{file} has values from {low} to {high}: images of whole numbers need them from 0 to {_DEEP}")
+    depths.add(f"16 bits divided by {_DEEP}")
+    return values.astype(np.float32) / _DEEP

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     Array = npt.NDArray[Any]
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number of things in words: "1 row", "2 rows"."""
+    more = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else more}"
+
+
 @dataclass(frozen=True)
 class Found:
     """Hold arrays as a source has them."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from neural.data.input_names import keyed
 from neural.data.memory import within_memory
-from neural.data.samples import Found
+from neural.data.samples import Found, counted
 from neural.errors import DataUnfit, MissingPackage
 
 if TYPE_CHECKING:
@@ -26,29 +28,50 @@ _INDEX = re.compile(r"|Unnamed: 0|__index_level_\d+__")
 """Names that pandas gives to the numbers of rows."""
 _SHOWN = 8
 _FEWER = "give a file with fewer rows, or a .npz file"
+_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
+_WORDS = {"string": "words", "large_string": "words", "null": "nothing"}
+"""What columns of types of pyarrow hold."""
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Hold a table with the place of its rows in the file."""
+
+    path: Path
+    columns: Any
+    above: int | None = None
+    """The number of lines above the first row, None if the file has no lines."""
+
+    def place(self, row: int) -> str:
+        """Return where a row stands, counted from 0, in words."""
+        if self.above is None:
+            return f"row {row + 1}"
+        with self.path.open("rb") as file:  # empty lines are no rows
+            filled = (number for number, line in enumerate(file, 1) if line.strip(b"\r\n"))
+            return f"line {next(islice(filled, row + self.above, None), row + self.above + 1)} of the file"
 
 
 def opened(path: Path, plan: Plan) -> Found:
     """Return the columns of a table; those of several inputs begin with the names of these."""
     notes: list[str] = []
-    table = _read(path, notes)
+    read = _read(path, notes)
+    table = read.columns
     names = [str(name) for name in table.column_names]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DataUnfit(f"{path} has two columns {twice!r}: rename one of them")
     names = [name for name in names if not _is_index(name, table.column(name), notes)]
     if len(names) < 2 or not table.num_rows:
-        raise DataUnfit(
-            f"{path} has {len(names)} columns and {table.num_rows} rows: there must be features and targets"
-        )
+        has = f"{counted(len(names), 'column')} and {counted(table.num_rows, 'row')}"
+        raise DataUnfit(f"{path} has {has}: there must be features and targets")
     target = _target(names, notes)
-    targets, classes = _targets(path, target, table.column(target))
+    targets, classes = _targets(read, target, table.column(target))
     if classes:
         shown = ", ".join(f"{name} {number}" for number, name in enumerate(classes[:_SHOWN]))
         notes.append(f"classes by number: {shown}{', ...' if len(classes) > _SHOWN else ''}")
     features = [name for name in names if name != target]
     within_memory(table.num_rows * len(features) * 8, f"{table.num_rows:,} rows of {path}", _FEWER)
-    columns = {name: _numbers(path, name, table.column(name)) for name in features}
+    columns = {name: _numbers(read, name, table.column(name)) for name in features}
     inputs = _by_input(path, columns, plan, notes)
     return Found(inputs, targets, str(path), classes=classes, notes=tuple(notes))
 
@@ -67,7 +90,7 @@ def _target(names: list[str], notes: list[str]) -> str:
 # ---------------------------------------------------------------- reading
 
 
-def _read(path: Path, notes: list[str]) -> Any:
+def _read(path: Path, notes: list[str]) -> _Table:
     try:
         import pyarrow as pa  # noqa: PLC0415 (of the extra)
         from pyarrow import csv, parquet  # noqa: PLC0415
@@ -77,7 +100,7 @@ def _read(path: Path, notes: list[str]) -> Any:
         within_memory(path.stat().st_size, str(path), _FEWER)
         with path.open("rb") as file:
             if path.suffix.lower() == ".parquet":
-                return parquet.read_table(file)
+                return _Table(path, parquet.read_table(file))
             separator = "\t" if path.suffix.lower() == ".tsv" else ","
             table = csv.read_csv(file, parse_options=csv.ParseOptions(delimiter=separator))
             other = next((each for each in _SEPARATORS if each in table.column_names[0]), None)
@@ -86,12 +109,11 @@ def _read(path: Path, notes: list[str]) -> Any:
                 file.seek(0)
                 separator = other
                 table = csv.read_csv(file, parse_options=csv.ParseOptions(delimiter=separator))
-            if _are_values(table.column_names):
-                notes.append("the first row has numbers and no names: it is a sample, and columns are f0, f1, ...")
-                file.seek(0)
-                options = csv.ReadOptions(autogenerate_column_names=True)
-                table = csv.read_csv(file, options, csv.ParseOptions(delimiter=separator))
-            return table
+            if not _is_sample(table, notes):
+                return _Table(path, table, 1)
+            file.seek(0)
+            options = csv.ReadOptions(autogenerate_column_names=True)
+            return _Table(path, csv.read_csv(file, options, csv.ParseOptions(delimiter=separator)), 0)
     except OSError as error:
         raise DataUnfit(f"{path} cannot be read: {error.strerror or error}") from None
     except MemoryError:
@@ -105,12 +127,49 @@ def _one_line(error: Exception) -> str:
     return text if len(text) <= 200 else f"{text[:200]} ..."
 
 
-def _are_values(names: list[str]) -> bool:
-    """Return True for a first row of numbers, but for its last value: 0, 1, 2, ... and years can be names, too."""
-    numbers = [name for name in names if re.fullmatch(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", name)]
-    if len(numbers) == len(names):
-        return names != [str(place) for place in range(len(names))]
-    return len(numbers) >= max(len(names) - 1, 1) and any("." in name for name in numbers)
+# ---------------------------------------------------------------- the first row
+
+
+def _is_sample(table: Any, notes: list[str]) -> bool:
+    """Return True if the first row, which was read as names, is a sample.
+
+    It is one if each of its cells could stand in its column: a number where there are numbers, and no word that is the
+    name of targets. Two kinds of names look so, too: pandas's 0, 1, 2, ... and years beside a word. They are samples
+    only if the columns have such cells: all of the first, one of the second.
+    """
+    names = [str(name) for name in table.column_names]
+    pairs = list(zip(names, table.columns, strict=True))
+    numbers = [name for name in names if _NUMBER.fullmatch(name)]
+    words = [name.strip().lower() for name in names if not _NUMBER.fullmatch(name)]
+    named = len(words) > len(numbers) or any(name in {"", *TARGETS} for name in words)
+    if named or not all(_could_stand(*pair) for pair in pairs):
+        return False
+    usual = [_is_usual(*pair) for pair in pairs]
+    counts = numbers == [str(place) for place in range(len(numbers))]
+    whole = not any("." in name for name in numbers)
+    if (counts and not all(usual)) or (words and whole and not any(usual)):
+        shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+        notes.append(f"the first row ({shown}) was taken as names: if it is a sample, write names above it")
+        return False
+    has = "numbers where its columns have numbers" if words else "numbers and no names"
+    notes.append(f"the first row has {has}: it is a sample, and columns are f0, f1, ...")
+    return True
+
+
+def _could_stand(name: str, column: Any) -> bool:
+    """Return True if a cell of the first row has the kind of its column: a number, or a word."""
+    kind = str(column.type)
+    if kind in {"bool", "null"}:
+        return kind == "null" or name.strip().lower() in {"true", "false"}
+    return bool(_NUMBER.fullmatch(name)) == (kind not in {"string", "large_string"})
+
+
+def _is_usual(name: str, column: Any) -> bool:
+    """Return True if a cell is one of its column's words, or a whole number within its column's."""
+    values = column.drop_null().to_numpy()
+    if values.dtype.kind in "iu":
+        return bool(len(values)) and bool(values.min() <= float(name) <= values.max())
+    return values.dtype.kind != "f" and name in values.tolist()
 
 
 def _is_index(name: str, column: Any, notes: list[str]) -> bool:
@@ -129,40 +188,49 @@ def _is_index(name: str, column: Any, notes: list[str]) -> bool:
 # ---------------------------------------------------------------- columns
 
 
-def _numbers(path: Path, name: str, column: Any) -> Array:
-    _complete(path, name, column)
+def _numbers(table: _Table, name: str, column: Any) -> Array:
+    _complete(table, name, column)
     values: Array = column.to_numpy()
     if values.dtype.kind not in "buif":
         raise DataUnfit(
-            f"{path}: the column {name!r} holds {column.type}, and features are numbers: encode it, or leave it out"
+            f"{table.path}: the column {name!r} holds {_held(column)}, and features are numbers: encode it, or leave "
+            "it out"
         )
     return values.astype(np.float64)
 
 
-def _complete(path: Path, name: str, column: Any) -> None:
+def _held(column: Any) -> str:
+    kind = str(column.type)
+    if kind.startswith(("date", "time")):
+        return "dates or times"
+    return _WORDS.get(kind, f"values of the type {kind}")
+
+
+def _complete(table: _Table, name: str, column: Any) -> None:
     if column.null_count:
-        raise _missing(path, name, column.null_count, int(column.is_null().to_numpy().argmax()))
+        raise _missing(table, name, column.null_count, int(column.is_null().to_numpy().argmax()))
 
 
-def _missing(path: Path, name: str, count: int, first: int) -> DataUnfit:
-    return DataUnfit(
-        f"{path}: the column {name!r} has {count} missing values, the first in row {first + 1}: fill them, or leave "
-        "these rows out"
-    )
+def _missing(table: _Table, name: str, count: int, first: int) -> DataUnfit:
+    lacks = f"{table.path}: the column {name!r} has"
+    if count == 1:
+        return DataUnfit(f"{lacks} no value in {table.place(first)}: fill it, or leave this row out")
+    where = f"the first in {table.place(first)}"
+    return DataUnfit(f"{lacks} {count:,} missing values, {where}: fill them, or leave these rows out")
 
 
-def _targets(path: Path, name: str, column: Any) -> tuple[Array, tuple[str, ...]]:
+def _targets(table: _Table, name: str, column: Any) -> tuple[Array, tuple[str, ...]]:
     """Return the targets, and the names of classes if they are words."""
-    _complete(path, name, column)
+    _complete(table, name, column)
     values = column.to_numpy()
     if values.dtype.kind in "buif":
         return values, ()
     if any(isinstance(value, (list, dict, np.ndarray)) for value in values[:1]):
-        raise DataUnfit(f"{path}: the column {name!r} holds {column.type}, and targets are numbers or words")
+        raise DataUnfit(f"{table.path}: the column {name!r} holds {_held(column)}, and targets are numbers or words")
     words = np.array([str(value).strip() for value in values])
     empty = words == ""
     if empty.any():
-        raise _missing(path, name, int(empty.sum()), int(empty.argmax()))
+        raise _missing(table, name, int(empty.sum()), int(empty.argmax()))
     classes, numbers = np.unique(words, return_inverse=True)
     return numbers, tuple(classes.tolist())
 

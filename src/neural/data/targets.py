@@ -9,6 +9,7 @@ import numpy as np
 
 from neural.data.input_shapes import fits
 from neural.data.memory import within_memory
+from neural.data.samples import counted
 from neural.errors import DataUnfit
 from neural.plan import shape_text
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 _SPARSE, _ONE_HOT, _BINARY = "sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy"
 _SHOWN = 8
+_ROUNDED = 0.01
+"""How far from 1 shares of classes may be together, as floats of 16 bits round them."""
 
 
 def fitted_targets(plan: Plan, found: Found, inputs: Mapping[str, Array], notes: list[str]) -> Array:
@@ -80,6 +83,8 @@ def _in_range(plan: Plan, found: Found, targets: Array, notes: list[str]) -> Arr
         return targets
     finite = targets[np.isfinite(targets)]
     if not finite.size or (finite.min() >= 0 and finite.max() <= 1):
+        if len(finite) > 1 and finite.min() == finite.max():
+            notes.append(f"all targets are {finite.min():g}: there is nothing to tell apart")
         return targets
     labels = np.unique(finite)
     if len(labels) == 2 and len(finite) == targets.size:
@@ -88,9 +93,15 @@ def _in_range(plan: Plan, found: Found, targets: Array, notes: list[str]) -> Arr
     if targets.dtype.kind == "f":
         has, advice = f"targets from {labels[0]:g} to {labels[-1]:g}", 'scale them, or take loss: "mse"'
     else:
-        has = f"{len(labels)} classes from {labels[0]} to {labels[-1]}"
+        has = _from_to(labels)
         advice = f'give {plan.name} Output({max(len(labels), 3)}, "softmax") and categorical_crossentropy'
     raise DataUnfit(f"{found.source} has {has}, and binary_crossentropy takes 0, 1 and what is between: {advice}")
+
+
+def _from_to(labels: Array) -> str:
+    if len(labels) == 1:
+        return f"the single class {labels[0]}"
+    return f"{len(labels)} classes from {labels[0]} to {labels[-1]}"
 
 
 # ---------------------------------------------------------------- classes
@@ -104,9 +115,8 @@ def _classes(plan: Plan, found: Found, targets: Array, notes: list[str]) -> Arra
         if not fits(tuple(targets.shape[1:]), shape):
             raise _unfit(plan, found, tuple(targets.shape[1:]), shape)
         if plan.loss.type == _ONE_HOT:
-            return targets
-        notes.append("one-hot targets became numbers of classes")
-        targets = targets.argmax(axis=-1)
+            return _shares(found, targets, notes)
+        targets = _from_one_hot(found, targets, notes)
     if targets.ndim == len(shape) + 1 and targets.shape[-1] == 1:
         targets = targets[..., 0]
     if not fits(tuple(targets.shape[1:]), shape[:-1]):
@@ -130,6 +140,37 @@ def _classes(plan: Plan, found: Found, targets: Array, notes: list[str]) -> Arra
     return _within(found, numbers, outputs, notes)
 
 
+def _shares(found: Found, targets: Array, notes: list[str]) -> Array:
+    """Return the targets of a categorical cross entropy: the share of each class, which are 1 together."""
+    finite = targets[np.isfinite(targets).all(axis=-1)]
+    if finite.size and finite.min() < 0:
+        raise DataUnfit(
+            f"{found.source} has targets from {finite.min():g} to {finite.max():g}, and categorical_crossentropy takes "
+            'shares of classes from 0 to 1: give one-hot targets, or for numbers take loss: "mse"'
+        )
+    wrong = int((np.abs(finite.sum(axis=-1, dtype=np.float64) - 1) > _ROUNDED).sum())
+    if wrong:
+        does = "does" if wrong == 1 else "do"
+        notes.append(
+            f"{counted(wrong, 'target')} {does} not sum to 1, as shares of classes do: for several classes at once "
+            'take sigmoids and loss: "binary_crossentropy"'
+        )
+    return targets
+
+
+def _from_one_hot(found: Found, targets: Array, notes: list[str]) -> Array:
+    """Return the number of the class of each row, in which one number is 1 and all others are 0."""
+    if not ((targets == 0) | (targets == 1)).all() or (targets.sum(axis=-1, dtype=np.float64) != 1).any():
+        raise DataUnfit(
+            f"{found.source} has {targets.shape[-1]} numbers for each target that are not one-hot, and "
+            "sparse_categorical_crossentropy takes numbers of classes: for shares of classes take loss: "
+            '"categorical_crossentropy", for numbers "mse"'
+        )
+    notes.append("one-hot targets became numbers of classes")
+    numbers: Array = targets.argmax(axis=-1)
+    return numbers
+
+
 def _within(found: Found, numbers: Array, outputs: int, notes: list[str]) -> Array:
     """Return numbers from 0 to below `outputs`: labels that are as many, and count otherwise, are numbered anew."""
     labels = np.unique(numbers)
@@ -146,6 +187,6 @@ def _within(found: Found, numbers: Array, outputs: int, notes: list[str]) -> Arr
     enough = len(labels) if labels[-1] >= 2 * len(labels) else int(labels[-1]) + 1
     otherwise = "" if labels[0] == 0 and labels[-1] + 1 == enough else ", or number the classes from 0"
     raise DataUnfit(
-        f"{found.source} has {len(labels)} classes from {labels[0]} to {labels[-1]}, and the last layer has {outputs} "
+        f"{found.source} has {_from_to(labels)}, and the last layer has {outputs} "
         f"outputs: give it {enough}{otherwise}{named if found.classes else ''}"
     )

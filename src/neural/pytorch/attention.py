@@ -34,7 +34,8 @@ def attend_by_heads(use: Use) -> LayerCode:
     )
     mask = _key_mask(use)
     memory = (other.text,) if len(use.inputs) > 1 else ()
-    call = arguments(use.x, *memory, mask=mask, causal=unless(values["causal"], False))
+    own = use.inputs[0].mask
+    call = arguments(use.x, *memory, mask=mask, own_mask=own, causal=unless(values["causal"], False))
     if first_weights(values, {"kernel": "", "bias": ""}):
         raise NotWritten("is built with its usual first weights only")
     return LayerCode(
@@ -50,7 +51,8 @@ def attend(use: Use) -> LayerCode:
     values = use.values
     words = arguments(use_scale=unless(values["use_scale"], False), dropout=unless(values["dropout"], 0.0))
     memory = (use.inputs[-1].text,) if len(use.inputs) > 1 else ()
-    call = arguments(use.x, *memory, mask=_key_mask(use), causal=unless(values["causal"], False))
+    own = use.inputs[0].mask
+    call = arguments(use.x, *memory, mask=_key_mask(use), own_mask=own, causal=unless(values["causal"], False))
     return LayerCode(f"{use.me}({call})", f"DotAttention({words})", helpers=("DotAttention",))
 
 

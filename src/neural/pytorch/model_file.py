@@ -60,6 +60,7 @@ def _head(plan: Plan, code: str) -> str:
     file = Path(plan.file).name.replace("\\", "").replace('"""', "")
     imports = ["import argparse", "import json", *(["import math"] if re.search(r"\bmath\.", code) else [])]
     types = [name for name in ("Callable", "Mapping") if re.search(rf"\b{name}\b", code)]
+    typing = ["from typing import Any"] if re.search(r": Any\b", code) else []
     functional = ["from torch.nn import functional as F"] if re.search(r"\bF\.", code) else []
     return "\n".join(
         [
@@ -75,6 +76,7 @@ def _head(plan: Plan, code: str) -> str:
             "",
             *imports,
             f"from collections.abc import {', '.join(types)}",
+            *typing,
             "",
             "import torch",
             "from torch import nn",
@@ -179,6 +181,8 @@ def _training_parts(plan: Plan, written: Written, activation: str) -> list[str]:
     written.helpers.update(loss.helpers)
     metrics = metric_functions(plan)
     written.helpers.update(metrics.values())
+    optimizer = optimizer_code(plan)
+    written.helpers.update(optimizer.helpers)
     schedule, by_epoch = schedule_code(plan)
     logits = "logits" if activation or plan.loss.parameters.get("from_logits") else "outputs"
     parts = [
@@ -190,7 +194,7 @@ def _training_parts(plan: Plan, written: Written, activation: str) -> list[str]:
         [
             "def make_optimizer(model: nn.Module) -> torch.optim.Optimizer:",
             f'    """Return {plan.optimizer.type} for all weights."""',
-            f"    return {optimizer_code(plan)}",
+            f"    return {optimizer.expression}",
         ],
     ]
     if plan.schedule is not None:

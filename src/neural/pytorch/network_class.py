@@ -85,6 +85,18 @@ def moved(wire: Wire, *, first: bool) -> Wire:
     return replace(wire, text=f"{wire.text}.{words}{'.contiguous()' if first else ''}", first=first)
 
 
+def merged_mask(use: Use) -> str | None:
+    """Return where a merged sequence has no empty place: where one of the inputs has none, as in Keras."""
+    masks = list(dict.fromkeys(each.mask for each in use.inputs))
+    known = [mask for mask in masks if mask]
+    along_steps = use.layer.type == "Concatenate" and use.values["axis"] in (1, -len(use.inputs[0].shape))
+    if len(known) < len(masks) or len({len(each.shape) for each in use.inputs}) > 1:
+        return None
+    if along_steps:
+        return f"torch.cat([{', '.join(str(each.mask) for each in use.inputs)}], dim=1)"
+    return known[0] if len(known) == 1 else f"({' | '.join(known)})"
+
+
 class ClassWriter:
     """Write the layers of the network or of one block."""
 
@@ -185,12 +197,11 @@ class ClassWriter:
     def with_mask(wire: Wire, use: Use, *, passes: bool) -> Wire:
         """Return the output with the empty places of the input, if the layer leaves the steps as they are."""
         before = use.inputs[0]
+        if use.layer.type in MERGED_MASKS and any(each.mask for each in use.inputs):
+            return replace(wire, mask=merged_mask(use), places=before.places)
         same = len(wire.shape) >= IMAGES and wire.shape[0] == before.shape[0]
         if not same or not passes:
             return wire
-        masks = {each.mask for each in use.inputs}
-        if use.layer.type in MERGED_MASKS and len(masks) > 1:
-            return replace(wire, places=before.places)
         if use.layer.type == "BatchNormalization" and before.mask:
             raise NotWritten("comes after mask_zero=true: means without the empty places are not built")
         return replace(wire, mask=before.mask, places=before.places)
@@ -359,5 +370,5 @@ def input_name(plan: Plan, given: InputPlan) -> str:
 def class_name(plan: Plan) -> str:
     """Return the name of the network's class: its own, unless that is taken."""
     name = identifier(plan.name)
-    taken = name in {"DataLoader", "F", "Mapping", "TensorDataset"} or name in definitions()
+    taken = name in {"Any", "Callable", "DataLoader", "F", "Mapping", "TensorDataset"} or name in definitions()
     return f"{name}Model" if taken or name[0].islower() else name

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 PLACES = ("Activation", "Conv1D", "Conv2D", "Conv3D", "Dense", "Output")
 """Layers whose activation a loss can take over."""
+USUAL_EPSILON = 1e-7
+"""Keras's own: where torch adds so little does not matter, unless gradients are as small."""
 
 
 class NoSuchTraining(ValueError):
@@ -119,7 +121,15 @@ def targets_code(plan: Plan) -> tuple[str, ...]:
 # ---------------------------------------------------------------- optimizer
 
 
-def optimizer_code(plan: Plan) -> str:
+@dataclass(frozen=True)
+class OptimizerCode:
+    """Hold the expression that makes the optimizer."""
+
+    expression: str
+    helpers: tuple[str, ...] = ()
+
+
+def optimizer_code(plan: Plan) -> OptimizerCode:
     """Return the expression that makes the optimizer of `model`, with Keras's parameters under torch's names."""
     values: Any = plan.optimizer.parameters
     name, decay = plan.optimizer.type, values["weight_decay"]
@@ -139,8 +149,9 @@ def optimizer_code(plan: Plan) -> str:
         case "RMSprop":
             named |= {"alpha": values["rho"], "eps": values["epsilon"], "momentum": values["momentum"] or None}
             named["centered"] = unless(values["centered"], False)
-        case "Adagrad":
-            named |= {"eps": values["epsilon"], "initial_accumulator_value": values["initial_accumulator_value"]}
+        case "Adagrad":  # Keras adds epsilon to the sum of squares, which is to begin with it
+            start = round(values["initial_accumulator_value"] + values["epsilon"], 15)
+            named |= {"eps": 0, "initial_accumulator_value": start}
         case "Adadelta":
             named |= {"rho": values["rho"], "eps": values["epsilon"]}
         case "Nadam":
@@ -149,7 +160,27 @@ def optimizer_code(plan: Plan) -> str:
         if name not in {"AdamW", "SGD"}:
             raise NoSuchTraining(f"weight_decay of {name} is not built: AdamW has a weight_decay")
         named["weight_decay"] = decay
-    return f"torch.optim.{name}({arguments('model.parameters()', **named)})"
+    words = arguments("model.parameters()", **named)
+    if _means_another(plan):
+        return OptimizerCode(f"{name}({words})", (name,))
+    return OptimizerCode(f"torch.optim.{name}({words})")
+
+
+def _means_another(plan: Plan) -> bool:
+    """Return True if torch's own optimizer would train otherwise than Keras's, by more than a usual epsilon does.
+
+    RMSprop has its epsilon under the root, where it always counts. Keras's momentum has the learning rate in it, which
+    is the same until a schedule changes that.
+    """
+    values: Any = plan.optimizer.parameters
+    match plan.optimizer.type:
+        case "RMSprop":
+            return True
+        case "Adam" | "AdamW" | "Adamax":
+            return bool(values["epsilon"] > USUAL_EPSILON)
+        case "SGD":
+            return bool(values["momentum"]) and plan.schedule is not None
+    return False
 
 
 def clip_code(plan: Plan) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from neural import checked, compile_plan, load, parse
@@ -107,7 +108,7 @@ def test_a_folder_of_images(tmp_path):
     assert samples.arrays["y"][white] == 1
     assert samples.arrays["x"].min() >= 0
     assert samples.notes[0] == "classes by number: cat 0, dog 1"
-    assert "1 files that are no images were left out" in samples.notes[2]
+    assert "1 file that is no image was left out" in samples.notes[2]
     trains(network, samples, tmp_path)
 
 
@@ -175,6 +176,7 @@ def test_made_up_data_can_be_learned_and_say_so(tmp_path, network):
     assert not (samples.arrays["x"] == other.arrays["x"]).all()
     samples.save(tmp_path / "data.npz")
     module = load(compile_plan(network))
+    torch.manual_seed(0)
     with np.load(tmp_path / "data.npz") as data:
         numbers = module.train(module.build_model(), data, epochs=12, device="cpu")
     assert numbers[-1]["loss"] < 0.97 * numbers[0]["loss"]
@@ -271,11 +273,18 @@ FILES = [
     ("a.npz", b"", "cannot be read as .npz"),
     ("a.csv", "", "cannot be read"),
     ("a.csv", "a,b\n", "has 2 columns and 0 rows"),
-    ("a.csv", "a\n1\n", "has 1 columns and 1 rows"),
+    ("a.csv", "a\n1\n", "has 1 column and 1 row:"),
     ("a.csv", "a,a,y\n1,2,3\n", "two columns 'a'"),
-    ("a.csv", "a,b,c,d,y\n" + "1,2,x,3,0\n" * 9, "the column 'c' holds string, and features are numbers"),
-    ("a.csv", "a,b,c,d,y\n1,2,3,4,0\n1,,3,4,1\n", "the column 'b' has 1 missing values, the first in row 2"),
-    ("a.csv", "a,b,c,d,y\n1,2,3,4,0\n", "has 1 samples, and none is left beside those for validation"),
+    ("a.csv", "a,b,c,d,y\n" + "1,2,x,3,0\n" * 9, "the column 'c' holds words, and features are numbers"),
+    ("a.csv", "a,b,c,d,y\n1,2,3,4,0\n1,,3,4,1\n", "the column 'b' has no value in line 3 of the file: fill it"),
+    (
+        "a.csv",
+        "a,b,c,d,y\n1,2,3,4,0\n\n1,,3,4,1\n1,,3,4,1\n",
+        "the column 'b' has 2 missing values, the first in line 4 of the file: fill them",
+    ),
+    ("a.csv", "1.5,2,3,4,0\n1,,3,4,1\n", "the column 'f1' has no value in line 2 of the file"),
+    ("a.csv", "a,b,c,d,y\n1,2,2020-01-01,3,0\n", "the column 'c' holds dates or times, and features"),
+    ("a.csv", "a,b,c,d,y\n1,2,3,4,0\n", "has 1 sample, and none is left beside those for validation"),
     ("a.parquet", "no table", "cannot be read"),
 ]
 
@@ -299,7 +308,7 @@ def test_archives_that_are_not_what_is_needed(tmp_path):
             {"a": np.zeros((5, 4)), "b": np.zeros((5, 4)), "y": np.zeros(5)},
             "has a, b, and Net has one input: call it x",
         ),
-        ({"x": np.zeros((5, 4)), "y": np.full(5, 7)}, "has 1 classes from 7 to 7"),
+        ({"x": np.zeros((5, 4)), "y": np.full(5, 7)}, "has the single class 7"),
     ):
         np.savez(path, **arrays)
         with pytest.raises(DataUnfit) as caught:
@@ -327,7 +336,7 @@ def test_values_that_are_not_finite_stay_and_are_said(tmp_path):
     x[3, 1] = np.nan
     np.savez(tmp_path / "a.npz", x=x, y=np.arange(20) % 3)
     samples = samples_for(FLAT, data=tmp_path / "a.npz")
-    assert samples.notes == ("1 samples of x hold NaN or infinity, and stay as they are",)
+    assert samples.notes == ("1 sample of x holds NaN or infinity, and stays as it is",)
     assert np.isnan(samples.arrays["x"][3, 1])
 
 

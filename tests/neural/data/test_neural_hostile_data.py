@@ -137,7 +137,7 @@ def test_samples_in_the_order_of_their_classes_are_noticed(found):
         (BINARY, {"x": np.zeros((30, 4)), "y": Y}, 'give Net Output(3, "softmax") and categorical_crossentropy'),
         (BINARY, {"x": np.zeros((30, 4)), "y": Y / 7 + 3}, "takes 0, 1 and what is between: scale them"),
         (FLAT, {"x": np.zeros((0, 4)), "y": np.zeros(0, int)}, "has 0 samples"),
-        (FLAT, {"x": np.zeros((1, 4)), "y": [0]}, "has 1 samples, and none is left"),
+        (FLAT, {"x": np.zeros((1, 4)), "y": [0]}, "has 1 sample, and none is left"),
         (FLAT, {"x": np.zeros((30, 4)), "y": np.full(30, 2**63, np.uint64)}, "too large for a class"),
         (FLAT, {"x": np.zeros((30, 4)), "y": Y - 100 * (Y == 0)}, None),
         (FLAT, {"x": np.zeros(30), "y": Y}, "give a sample an axis"),
@@ -198,12 +198,81 @@ def test_folders_of_images_as_they_are_found(tmp_path):
     told = " ".join(samples.notes)
     assert "2 files that are no images were left out" in told
     assert "notes.txt" in told
-    assert "1 images cannot be read, and were left out" in told
+    assert "1 image cannot be read, and was left out" in told
     assert "broken.png" in told
     trained(network, samples, tmp_path)
     (folder / "b/circle").unlink()
     with pytest.raises(DataUnfit, match=r"has 6 images and no folders, .*folder for each class"):
         samples_for(network, data=folder / "b")
+
+
+def picture(folder, values, name="1.png"):
+    folder.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(values).save(folder / name)
+
+
+def test_pictures_of_16_bits_are_not_scaled_by_their_own_brightness(tmp_path):
+    network = plan("(4, 4, 1)", "Flatten() Output(2)")
+    for place, value in enumerate((200, 2000, 65535)):
+        picture(tmp_path / "a", np.full((4, 4), value, np.uint16), f"{place}.png")
+        picture(tmp_path / "b", np.full((4, 4), value, np.int32), f"{place}.tif")
+    samples = samples_for(network, data=tmp_path)
+    for number in (0, 1):
+        means = sorted(samples.arrays["x"][samples.arrays["y"] == number].mean(axis=(1, 2, 3)))
+        assert means == pytest.approx([200 / 65535, 2000 / 65535, 1])
+    assert "images are resized to 4x4 with 1 channel, and their values are from 0 to 1: 16 bits divided by 65535" in (
+        samples.notes
+    )
+    picture(tmp_path / "b", np.full((4, 4), 70_000, np.int32), "3.tif")
+    with pytest.raises(DataUnfit, match=r"3\.tif has values from 70000 to 70000: .* need them from 0 to 65535$"):
+        samples_for(network, data=tmp_path)
+
+
+def test_pictures_of_floats_are_taken_as_they_are_or_refused(tmp_path):
+    network = plan("(4, 4, 3)", "Flatten() Output(2)")
+    for place, value in enumerate((0.25, 0.5, 1.0)):
+        picture(tmp_path / "a", np.full((6, 6), value, np.float32), f"{place}.tif")
+        picture(tmp_path / "b", np.full((6, 6), int(value * 100), np.uint8), f"{place}.png")
+    samples = samples_for(network, data=tmp_path)
+    means = sorted(samples.arrays["x"][samples.arrays["y"] == 0].mean(axis=(1, 2, 3)))
+    assert means == pytest.approx([0.25, 0.5, 1.0])
+    assert any(note.endswith("from 0 to 1: floats as they are, 8 bits divided by 255") for note in samples.notes)
+    picture(tmp_path / "b", np.full((4, 4), 7.5, np.float32), "3.tif")
+    with pytest.raises(
+        DataUnfit, match=r"3\.tif has values from 7\.5 to 7\.5: images of floats need them from 0 to 1$"
+    ):
+        samples_for(network, data=tmp_path)
+
+
+# ---------------------------------------------------------------- targets that are none
+
+
+@pytest.mark.parametrize(
+    ("y", "loss", "error", "note"),
+    [
+        (np.random.default_rng(0).normal(size=(30, 3)), "sparse_categorical_crossentropy", "are not one-hot, and", ""),
+        (np.ones((30, 3), int), "sparse_categorical_crossentropy", "for shares of classes take loss", ""),
+        (np.eye(3)[Y], "sparse_categorical_crossentropy", "", "one-hot targets became numbers of classes"),
+        (np.full((30, 3), -0.5), "categorical_crossentropy", "has targets from -0.5 to -0.5, and", ""),
+        (np.ones((30, 3)), "categorical_crossentropy", "", "30 targets do not sum to 1, as shares of classes do"),
+        (np.full((30, 3), 1 / 3, np.float16), "categorical_crossentropy", "", ""),
+    ],
+)
+def test_rows_of_targets_are_shares_of_classes(tmp_path, y, loss, error, note):
+    np.savez(tmp_path / "a.npz", x=np.random.default_rng(0).random((30, 2)), y=y)
+    network = plan("(2,)", "Output(3)", loss)
+    if error:
+        with pytest.raises(DataUnfit, match=error):
+            samples_for(network, data=tmp_path / "a.npz")
+        return
+    notes = [each for each in samples_for(network, data=tmp_path / "a.npz").notes if "sum to" in each or "hot" in each]
+    assert [each[: len(note)] for each in notes] == ([note] if note else [])
+
+
+def test_a_single_class_of_a_binary_loss_is_said(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.zeros((30, 2)), y=np.ones(30))
+    samples = samples_for(plan("(2,)", "Output(1)", "binary_crossentropy"), data=tmp_path / "a.npz")
+    assert "all targets are 1: there is nothing to tell apart" in samples.notes
 
 
 # ---------------------------------------------------------------- tables
@@ -233,9 +302,34 @@ def test_tables_as_programs_write_them(tmp_path, text, note):
     trained(TWO, samples, tmp_path)
 
 
+SAMPLE, NAMES = "it is a sample", "was taken as names"
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "note"),
+    [
+        ("3,0,a\n4,2,b\n3,1,a\n3,2,b\n", 4, SAMPLE),
+        ("5,3,cat\n4,2,dog\n1,3,cat\n", 3, SAMPLE),
+        ("0,1,2\n3,1,0\n0,5,2\n", 3, SAMPLE),
+        ("0.5,1,a\n3,1,b\n0,5,b\n", 3, SAMPLE),
+        ("0,1,2\n3.5,1.0,0\n0.1,5.5,1\n", 2, NAMES),  # pandas's names
+        ("0,1,2\n30,10,0\n20,50,1\n", 2, NAMES),
+        ("2019,2020,country\n3,1,a\n0,5,b\n", 2, NAMES),
+        ("0,1,label\n3,1,0\n0,5,2\n", 2, ""),
+        ("a,b,c\n3,1,0\n0,5,2\n", 2, ""),
+    ],
+)
+def test_the_first_row_of_a_table_is_a_sample_if_its_cells_could_be_data(tmp_path, text, count, note):
+    (tmp_path / "a.csv").write_text(text)
+    samples = samples_for(plan("(2,)", "Output(6)", split=0.0), data=tmp_path / "a.csv")
+    assert len(samples.arrays["y"]) == count
+    told = [each for each in samples.notes if SAMPLE in each or NAMES in each]
+    assert [note in each for each in told] == ([True] if note else [])
+
+
 def test_a_class_without_a_name_is_a_missing_value(tmp_path):
     (tmp_path / "a.csv").write_text("a,b,label\n1,2,x\n1,2,\n")
-    with pytest.raises(DataUnfit, match="the column 'label' has 1 missing values, the first in row 2"):
+    with pytest.raises(DataUnfit, match="the column 'label' has no value in line 3 of the file"):
         samples_for(TWO, data=tmp_path / "a.csv")
 
 

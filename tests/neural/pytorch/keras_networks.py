@@ -82,6 +82,37 @@ def _reshaping(k: Any, x: Any) -> Any:
     return k.Dense(2, activation="hard_sigmoid")(k.Flatten()(k.Attention()([x, x])))
 
 
+def _masked_attention(k: Any, x: Any) -> Any:
+    x = k.Embedding(4, 6, mask_zero=True)(x)
+    return k.Dense(2)(k.Flatten()(k.Attention()([x, x])))
+
+
+def _masked_heads(dropout: float, causal: bool = False) -> Callable[[Any, Any], Any]:
+    def build(k: Any, x: Any) -> Any:
+        x = k.Embedding(4, 6, mask_zero=True)(x)
+        return k.Dense(2)(k.Flatten()(k.MultiHeadAttention(2, 3, dropout=dropout)(x, x, use_causal_mask=causal)))
+
+    return build
+
+
+def _masked_both_ways(kind: str, merge_mode: str) -> Callable[[Any, Any], Any]:
+    return chain(
+        lambda k: k.Embedding(4, 6, mask_zero=True),
+        lambda k: k.Bidirectional(getattr(k, kind)(3, return_sequences=True), merge_mode=merge_mode),
+        lambda k: k.GlobalMaxPooling1D(),
+    )
+
+
+def _masked_merge(merge: str, **options: Any) -> Callable[[Any, Any], Any]:
+    def build(k: Any, x: Any) -> Any:
+        one, other = (k.Embedding(4, 6, mask_zero=True)(x) for _ in range(2))
+        return k.LSTM(3)(getattr(k, merge)(**options)([one, other]))
+
+    return build
+
+
+MASKED = "Embedding(4, 6, mask_zero=true)"
+"""Of four ids one is an empty place, so that samples have several."""
 TWINS = {
     "cnn": Twin(
         (12, 12, 3),
@@ -227,6 +258,33 @@ TWINS = {
         _masked,
         ids=9,
     ),
+    **{
+        f"masked_{merge}_{axis}": Twin(
+            (6,),
+            f"one: {{ {MASKED} }} other: {{ {MASKED} }} {merge}({f'axis={axis}' if axis else ''}) LSTM(3)",
+            _masked_merge(merge, **({"axis": axis} if axis else {})),
+            ids=4,
+        )
+        for merge, axis in (("Add", 0), ("Concatenate", -1), ("Concatenate", 1))
+    },
+    "masked_attention": Twin((6,), f"{MASKED} Attention() Flatten() Dense(2)", _masked_attention, ids=4),
+    "masked_heads": Twin((6,), f"{MASKED} MultiHeadAttention(2, 3) Flatten() Dense(2)", _masked_heads(0.0), ids=4),
+    "masked_heads_dropout": Twin(
+        (6,), f"{MASKED} MultiHeadAttention(2, 3, dropout=0.2) Flatten() Dense(2)", _masked_heads(0.2), ids=4
+    ),
+    "masked_heads_causal": Twin(
+        (6,), f"{MASKED} MultiHeadAttention(2, 3, causal=true) Flatten() Dense(2)", _masked_heads(0.0, True), ids=4
+    ),
+    **{
+        f"masked_both_ways_{kind}_{mode}": Twin(
+            (6,),
+            f"""{MASKED} Bidirectional({kind}(3, return_sequences=true), merge_mode="{mode}")
+            GlobalMaxPooling1D()""",
+            _masked_both_ways(kind, mode),
+            ids=4,
+        )
+        for kind, mode in (("LSTM", "concat"), ("GRU", "ave"), ("SimpleRNN", "mul"))
+    },
     "time_distributed": Twin(
         (4, 6, 6, 2),
         """TimeDistributed(Conv2D(3, 3, activation="relu")) TimeDistributed(Flatten())

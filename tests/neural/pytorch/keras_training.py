@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+DECAY = "PiecewiseConstantDecay([3, 7], [0.1, 0.05, 0.01])"
 OPTIMIZERS = {
     "Adam(learning_rate=0.01, beta_1=0.8)": ("Adam", {"learning_rate": 0.01, "beta_1": 0.8}),
     "Adam(0.01, amsgrad=true)": ("Adam", {"learning_rate": 0.01, "amsgrad": True}),
@@ -25,7 +26,26 @@ OPTIMIZERS = {
     "Adadelta(0.5)": ("Adadelta", {"learning_rate": 0.5}),
     "Adamax(0.01)": ("Adamax", {"learning_rate": 0.01}),
     "Nadam(0.01)": ("Nadam", {"learning_rate": 0.01}),
+    # epsilon where it counts
+    "Adam(0.01, epsilon=0.1)": ("Adam", {"learning_rate": 0.01, "epsilon": 0.1}),
+    "Adam(0.01, epsilon=0.1, amsgrad=true)": ("Adam", {"learning_rate": 0.01, "epsilon": 0.1, "amsgrad": True}),
+    "Adam(0.01, epsilon=0.1, weight_decay=0.1)": ("Adam", {"learning_rate": 0.01, "epsilon": 0.1, "weight_decay": 0.1}),
+    "AdamW(0.01, epsilon=0.1)": ("AdamW", {"learning_rate": 0.01, "epsilon": 0.1}),
+    "RMSprop(0.01, epsilon=0.1)": ("RMSprop", {"learning_rate": 0.01, "epsilon": 0.1}),
+    "RMSprop(0.01, centered=true)": ("RMSprop", {"learning_rate": 0.01, "centered": True}),
+    "Adagrad(0.1, epsilon=0.1)": ("Adagrad", {"learning_rate": 0.1, "epsilon": 0.1}),
+    "Adagrad(0.1, initial_accumulator_value=0.0)": ("Adagrad", {"learning_rate": 0.1, "initial_accumulator_value": 0}),
+    "Adadelta(0.5, epsilon=0.1)": ("Adadelta", {"learning_rate": 0.5, "epsilon": 0.1}),
+    "Adamax(0.01, epsilon=0.1)": ("Adamax", {"learning_rate": 0.01, "epsilon": 0.1}),
+    "Nadam(0.01, epsilon=0.1)": ("Nadam", {"learning_rate": 0.01, "epsilon": 0.1}),
+    # a momentum under a schedule
+    f"SGD({DECAY}, momentum=0.9)": ("SGD", {"momentum": 0.9}),
+    f"SGD({DECAY}, momentum=0.9, nesterov=true)": ("SGD", {"momentum": 0.9, "nesterov": True}),
+    f"RMSprop({DECAY}, momentum=0.9, centered=true)": ("RMSprop", {"momentum": 0.9, "centered": True}),
 }
+"""An optimizer in a file, and the same in Keras; without a rate there it has the schedule DECAY."""
+SMALL = ("RMSprop(0.01)", "RMSprop(0.01, centered=true)", "Adagrad(0.1)", "Adadelta(0.5)", "Nadam(0.01)")
+"""Optimizers that train as Keras's at gradients of a hundred-thousandth, too."""
 SCHEDULES = {
     "ExponentialDecay(0.1, 5, 0.9)": ("ExponentialDecay", (0.1, 5, 0.9)),
     "ExponentialDecay(0.1, 5, 0.9, true)": ("ExponentialDecay", (0.1, 5, 0.9, True)),
@@ -75,13 +95,20 @@ def computed() -> dict[str, Any]:
     import keras
     import numpy as np
 
-    found: dict[str, Any] = {"optimizers": {}, "schedules": {}, "losses": {}}
-    for text, (name, values) in OPTIMIZERS.items():
+    found: dict[str, Any] = {"optimizers": {}, "small": {}, "schedules": {}, "losses": {}}
+
+    def moved(text: str, scale: float) -> Any:
+        name, values = OPTIMIZERS[text]
+        schedule, arguments = SCHEDULES[DECAY]
+        rate = {"learning_rate": getattr(keras.optimizers.schedules, schedule)(*arguments)}
         weight = keras.Variable(np.array(START, "float32"))
-        optimizer = getattr(keras.optimizers, name)(**values)
+        optimizer = getattr(keras.optimizers, name)(**{**rate, **values})
         for gradient in GRADIENTS:
-            optimizer.apply([keras.ops.convert_to_tensor(np.array(gradient, "float32"))], [weight])
-        found["optimizers"][text] = weight.numpy().tolist()
+            optimizer.apply([keras.ops.convert_to_tensor(np.array(gradient, "float32") * scale)], [weight])
+        return weight.numpy().tolist()
+
+    found["optimizers"] = {text: moved(text, 1) for text in OPTIMIZERS}
+    found["small"] = {text: moved(text, 1e-5) for text in SMALL}
     for text, (name, arguments) in SCHEDULES.items():
         schedule = getattr(keras.optimizers.schedules, name)(*arguments)
         found["schedules"][text] = [float(schedule(step)) for step in range(STEPS)]

@@ -19,6 +19,7 @@ from tests.neural.pytorch.keras_training import (
     ONE_HOT,
     OPTIMIZERS,
     SCHEDULES,
+    SMALL,
     START,
     STEPS,
 )
@@ -50,15 +51,29 @@ class Weight(torch.nn.Module):
         self.weight = torch.nn.Parameter(torch.tensor(START))
 
 
+def moved(text, scale=1.0):
+    """Return the weight after all steps of an optimizer, with its schedule if it has one."""
+    model, module = Weight(), module_of(f"loss: mse optimizer: {text}")
+    optimizer = module.make_optimizer(model)
+    schedule = module.make_schedule(optimizer) if hasattr(module, "make_schedule") else None
+    for gradient in GRADIENTS:
+        model.weight.grad = torch.tensor(gradient) * scale
+        optimizer.step()
+        if schedule:
+            schedule.step()
+    return model.weight.detach()
+
+
 @pytest.mark.parametrize("text", OPTIMIZERS)
 def test_optimizers(text, keras):
-    model = Weight()
-    optimizer = module_of(f"loss: mse optimizer: {text}").make_optimizer(model)
-    for gradient in GRADIENTS:
-        model.weight.grad = torch.tensor(gradient)
-        optimizer.step()
     expected = torch.tensor(keras["optimizers"][text])
-    assert (model.weight.detach() - expected).abs().max() < 1e-4 * (expected - torch.tensor(START)).abs().max()
+    assert (moved(text) - expected).abs().max() < 1e-4 * (expected - torch.tensor(START)).abs().max()
+
+
+@pytest.mark.parametrize("text", SMALL)
+def test_optimizers_at_small_gradients(text, keras):
+    expected = torch.tensor(keras["small"][text])
+    assert (moved(text, 1e-5) - expected).abs().max() < 1e-3 * (expected - torch.tensor(START)).abs().max() + 1e-7
 
 
 @pytest.mark.parametrize("text", SCHEDULES)

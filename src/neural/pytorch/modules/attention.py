@@ -47,6 +47,7 @@ class MultiHeadAttention(nn.Module):
         memory: torch.Tensor | None = None,
         *,
         mask: torch.Tensor | None = None,
+        own_mask: torch.Tensor | None = None,
         causal: bool = False,
     ) -> torch.Tensor:
         memory = x if memory is None else memory
@@ -54,16 +55,21 @@ class MultiHeadAttention(nn.Module):
             linear(source).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
             for linear, source in ((self.query, x), (self.key, memory), (self.value, memory))
         )
-        allowed = None
+        allowed = added = None
         if mask is not None:
             allowed = mask[:, None, None, :]
+        if own_mask is not None:  # an empty place reads all steps alike
+            own = own_mask[:, None, :, None]
+            allowed = own if allowed is None else allowed & own
         if causal:
             earlier = torch.ones(x.shape[1], memory.shape[1], dtype=torch.bool, device=x.device).tril()
             allowed = earlier if allowed is None else allowed & earlier
         if allowed is not None:  # a sum, so that a sample of empty places alone gives numbers
-            allowed = torch.zeros_like(allowed, dtype=x.dtype).masked_fill(~allowed, torch.finfo(x.dtype).min / 2)
+            added = torch.zeros_like(allowed, dtype=x.dtype).masked_fill(~allowed, torch.finfo(x.dtype).min / 2)
         dropout = self.dropout if self.training else 0.0
-        read = F.scaled_dot_product_attention(query, key, value, attn_mask=allowed, dropout_p=dropout)
+        read = F.scaled_dot_product_attention(query, key, value, attn_mask=added, dropout_p=dropout)
+        if allowed is not None and self.dropout:  # with a dropout, Keras reads nothing there
+            read = read * allowed.any(dim=-1, keepdim=True)
         joined: torch.Tensor = self.output(read.transpose(1, 2).flatten(2))
         return joined
 
@@ -82,6 +88,7 @@ class DotAttention(nn.Module):
         memory: torch.Tensor | None = None,
         *,
         mask: torch.Tensor | None = None,
+        own_mask: torch.Tensor | None = None,
         causal: bool = False,
     ) -> torch.Tensor:
         memory = x if memory is None else memory
@@ -94,7 +101,8 @@ class DotAttention(nn.Module):
             later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=x.device).triu(1)
             scores = scores.masked_fill(later, torch.finfo(x.dtype).min / 2)
         weights: torch.Tensor = self.dropout(torch.softmax(scores, dim=-1))
-        return weights @ memory
+        read = weights @ memory
+        return read if own_mask is None else read.masked_fill(~own_mask.unsqueeze(-1), 0)
 
 
 class SqueezeExcitation(nn.Module):

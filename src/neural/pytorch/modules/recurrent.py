@@ -106,10 +106,16 @@ class Bidirectional(nn.Module):
         one, other = self.ahead(x, *masks), self.back(x, *masks)
         if self.back.return_sequences:
             other = other.flip(1)
+        both = self.merged(one, other)
+        if mask is None or not self.back.return_sequences:
+            return both
+        return both.masked_fill(~mask.unsqueeze(-1), 0)  # as Keras, in both directions alone
+
+    def merged(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        """Return one output of both directions."""
         if self.merge_mode == "concat":
             return torch.cat([one, other], dim=-1)
         if self.merge_mode == "mul":
-            product: torch.Tensor = one * other
-            return product
-        total: torch.Tensor = one + other
+            return one * other
+        total = one + other
         return total / 2 if self.merge_mode == "ave" else total
