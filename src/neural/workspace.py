@@ -1,7 +1,7 @@
 """The folder `.neural`, which holds what the commands write, and the list of what they wrote elsewhere.
 
-`neural clean` removes what stands in that list, and a file elsewhere only if it is still as it was written. The list may
-come from anybody: nothing above the folder's own directory is ever removed by it, and no link is followed.
+`neural clean` removes what stands in that list, and a file elsewhere only if it is still as it was written. The list
+may come from anybody: nothing above the folder's own directory is ever removed by it, and no link is followed.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def _target_words(plan: Plan) -> str:
 def named_device(plan: Plan) -> str:
     """Return the network's own device, or the first one of its layers, "auto" if none is named."""
     named = [plan.device, plan.training["device"], *(layer.device for layer in plan.walk())]
-    return next((each.lower() for each in named if each), "auto")
+    return next((each for each in named if each), "auto")
 
 
 def _device(plan: Plan) -> str:
@@ -124,9 +124,11 @@ def _device(plan: Plan) -> str:
     device = named_device(plan)
     if device == "cpu":
         return '"cpu"'
-    name = device if device.startswith("cuda:") else "cuda"
-    number = device.removeprefix("cuda:") if device.startswith("cuda:") else "0"
-    return f'"{name}" if torch.cuda.device_count() > {number} else "cpu"'
+    if device == "mps":
+        return '"mps" if torch.backends.mps.is_available() else "cpu"'
+    name, _, number = (device if device.startswith("cuda:") else "cuda").partition(":")
+    name = f"{name}:{number}" if number else name
+    return f'"{name}" if torch.cuda.device_count() > {number or 0} else "cpu"'
 
 
 # ---------------------------------------------------------------- the model

@@ -360,11 +360,21 @@ def test_empty_places_do_not_change_the_answer():
     [
         ('execution { device: "cpu" }', '"cpu"'),
         ('execution { device: "cuda:1" }', '"cuda:1" if torch.cuda.device_count() > 1 else "cpu"'),
+        ('execution { device: "cuda:08" }', '"cuda:8" if torch.cuda.device_count() > 8 else "cpu"'),
+        ('train { device: "GPU:1" }', '"cuda:1" if torch.cuda.device_count() > 1 else "cpu"'),
+        ('execution { device: "mps" }', '"mps" if torch.backends.mps.is_available() else "cpu"'),
+        ('execution { device: "tpu:3" }', '"cuda" if torch.cuda.device_count() > 0 else "cpu"'),
         ("", '"cuda" if torch.cuda.device_count() > 0 else "cpu"'),
     ],
 )
 def test_the_device(text, device):
     assert f"\nDEVICE = {device}\n" in source("    Dense(1)", rest=f"loss: mse {text}")
+
+
+def test_the_device_of_a_layer_is_read_as_strictly():
+    assert 'DEVICE = "cuda:1" if' in source('    Dense(1) @ "gpu:01"', rest="loss: mse")
+    with pytest.raises(CheckFailed, match="unknown device 'cuda:¹'"):
+        source('    Dense(1) @ "cuda:¹"', rest="loss: mse")
 
 
 def test_the_file_runs_alone(tmp_path):
