@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,8 @@ for _command in COMMANDS:
 def main(args: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     given = sys.argv[1:] if args is None else list(args)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a file's name may be of any bytes, and is printed all the same
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         told = {} if set(given) & _WITHOUT_DEFAULTS else defaults(GROUP)
         result = GROUP.main(given, prog_name="neural", standalone_mode=False, default_map=told)

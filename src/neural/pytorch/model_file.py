@@ -57,7 +57,7 @@ def model_source(plan: Plan, text: str = "") -> str:
 
 
 def _head(plan: Plan, code: str) -> str:
-    file = Path(plan.file).name.replace("\\", "").replace('"""', "")
+    file = file_words(plan)
     imports = ["import argparse", "import json", *(["import math"] if re.search(r"\bmath\.", code) else [])]
     types = [name for name in ("Callable", "Mapping") if re.search(rf"\b{name}\b", code)]
     functional = ["from torch.nn import functional as F"] if re.search(r"\bF\.", code) else []
@@ -87,6 +87,12 @@ def _head(plan: Plan, code: str) -> str:
             f"DEVICE = {_device(plan)}",
         ]
     )
+
+
+def file_words(plan: Plan) -> str:
+    """Return the name of the `.neural` file as a docstring can hold it."""
+    name = Path(plan.file).name.replace("\\", "").replace('"""', "")
+    return name.encode("utf-8", "replace").decode()  # a name on a disk may be of any bytes
 
 
 def data_words(plan: Plan) -> list[str]:

@@ -377,6 +377,19 @@ def test_the_device_of_a_layer_is_read_as_strictly():
         source('    Dense(1) @ "cuda:¹"', rest="loss: mse")
 
 
+TAKEN = ["SEED", "EPOCHS", "BATCH_SIZE", "DEVICE", "Callable", "F", "Bidirectional", "BidirectionalModel", "Exception"]
+
+
+@pytest.mark.parametrize("name", [*TAKEN, "ResidualConnection1", "__debug__", "x"])
+def test_a_network_may_have_any_name(name, tmp_path):
+    text = f"""network {name} {{ input: (6, 4) layers: ResidualConnection {{ Dense(4) }} Bidirectional(LSTM(3)) Dense(1)
+      loss: mse optimizer: SGD(ExponentialDecay(0.1, 9, 0.5)) metrics: [f1] train {{ epochs: 1 seed: 3 }} }}"""
+    module = load(compile_plan(checked(parse(text))))
+    data = {"x": torch.zeros(8, 6, 4), "y": torch.zeros(8, 1)}
+    assert len(module.train(module.build_model(), data, device="cpu")) == 1
+    assert (module.SEED, module.EPOCHS, module.BATCH_SIZE, module.DEVICE[:1]) == (3, 1, 32, "c")
+
+
 def test_the_file_runs_alone(tmp_path):
     np = pytest.importorskip("numpy")
     plan = checked(parse(CNN))
