@@ -40,7 +40,7 @@ def checked(source: SourceFile, network: str | None = None, *, choose: Callable[
     if chosen is not None:
         plan = _plan(source, chosen, findings)
     if findings.problems or plan is None:
-        raise CheckFailed(sorted(findings.problems, key=lambda problem: problem.span))
+        raise CheckFailed(sorted(findings.problems, key=lambda problem: problem.span), findings.more)
     return plan
 
 

@@ -224,7 +224,9 @@ class Expander:
             )
         else:
             message, expected = f"unknown layer {name!r}", "a layer of Keras, or a macro of this file"
-        near = nearest(name, [*self.macros, *(each.name for each in LAYERS.values() if not each.unbuildable)])
+        near = ""
+        if not self.findings.full:
+            near = nearest(name, [*self.macros, *(each.name for each in LAYERS.values() if not each.unbuildable)])
         self.findings.problem(message, layer.name_span, expected=expected, suggestion=near, trail=scope.trail)
 
     def chosen(self, layer: Layer, scope: Scope) -> tuple[Node, ...]:

@@ -11,18 +11,17 @@ from neural.layers.parameter import (
     COUNT,
     FLAG,
     FRACTION,
-    LARGEST,
     NOT_NEGATIVE,
     NUMBER,
     POSITIVE,
     REQUIRED,
     TEXT,
+    WHOLE_FROM_0,
     Kind,
     Parameter,
     Unfit,
     one_of,
     optional,
-    within,
 )
 from neural.plan import SEARCHES
 
@@ -186,7 +185,6 @@ def _patience(value: Any) -> Any:
     return value if isinstance(value, bool) else COUNT.convert(value)
 
 
-SEED = within("a whole number from 0", 0, LARGEST, whole=True)
 PATIENCE = Kind("a number of epochs, or true or false", _patience)
 
 TRAINING = (
@@ -196,7 +194,7 @@ TRAINING = (
     Parameter("gradient_clip", optional(POSITIVE), None, "Largest norm of all gradients", aliases=("clip_norm",)),
     Parameter("early_stopping", optional(PATIENCE), None, "Epochs without a better validation loss"),
     Parameter("shuffle", FLAG, True, "Take the samples in another order in each epoch"),
-    Parameter("seed", optional(SEED), None, "The seed of all random numbers"),
+    Parameter("seed", optional(WHOLE_FROM_0), None, "The seed of all random numbers"),
     Parameter("search_method", optional(one_of(*SEARCHES)), None, "How a search goes on"),
     Parameter("mixed_precision", FLAG, False, "Compute in 16 bits where that is safe"),
     Parameter("save_path", optional(TEXT), None, "Where the weights are saved"),

@@ -73,12 +73,13 @@ def main(args: Sequence[str] | None = None) -> int:
     except click.Abort:
         return INTERRUPTED
     except SourceError as error:
-        sys.stderr.write(f"{error}\n\n{_counted(len(error.problems))}\n")
+        sys.stderr.write(f"{error}\n\n{_counted(len(error.problems), error.more)}\n")
         return PROBLEMS
     except NeuralError as error:
         sys.stderr.write(f"neural: {error}\n")
         return WRONG_USE
 
 
-def _counted(problems: int) -> str:
-    return "1 problem" if problems == 1 else f"{problems} problems"
+def _counted(problems: int, more: int) -> str:
+    after = f", and {more:,} more" if more else ""
+    return ("1 problem" if problems == 1 else f"{problems} problems") + after

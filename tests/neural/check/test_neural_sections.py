@@ -1,9 +1,13 @@
 """The sections about training, the choice of a network, and screens of several problems."""
 
+import pickle
+import time
+
 import pytest
 from tests.neural.sample_files import ANY_ORDER, CNN, SCHEDULED, SEVERAL_NETWORKS, network
 
 from neural import CheckFailed, checked, compile_plan, parse
+from neural.cli import main
 
 
 def plan_of(text, name=None):
@@ -289,3 +293,19 @@ def test_the_smaller_of_two_limits_is_the_one_that_is_built():
 
 def test_no_more_than_twenty_problems_are_said():
     assert len(problems_of(network("\n".join(f"Unknown{n}()" for n in range(50))))) == 20
+
+
+def test_all_further_problems_are_counted_and_soon():
+    names = [f"Unknown{n}()" for n in range(9000)]
+    started = time.process_time()
+    with pytest.raises(CheckFailed) as caught:
+        plan_of(network(" ".join(names)))
+    assert (len(caught.value.problems), caught.value.more) == (20, 8980)
+    assert pickle.loads(pickle.dumps(caught.value)).more == 8980
+    assert time.process_time() - started < 5
+
+
+def test_the_command_says_how_many_more(tmp_path, capsys):
+    (tmp_path / "a.neural").write_text(network(" ".join(f"Unknown{n}()" for n in range(3020))))
+    assert main(["check", str(tmp_path / "a.neural")]) == 1
+    assert capsys.readouterr().err.endswith("\n\n20 problems, and 3,000 more\n")
