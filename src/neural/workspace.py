@@ -12,14 +12,21 @@ import os
 import secrets
 import shutil
 import stat
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from neural.errors import FileUnreadable
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 FOLDER = ".neural"
+_LOCKS: Any = import_module("fcntl") if find_spec("fcntl") else None
+"""Locks of files, which Windows has not."""
 _LIST, _IGNORE, _IGNORED = "made.json", ".gitignore", "*\n"
 
 
@@ -72,7 +79,7 @@ def _write_whole(path: Path, data: bytes) -> None:
             opened.flush()
             os.fsync(opened.fileno())  # a full disk may tell only now
         if before is not None:
-            with suppress(OSError):
+            with suppress(OSError, AttributeError):  # of another user's file, or on Windows
                 shutil.chown(beside, before.st_uid, before.st_gid)
             beside.chmod(stat.S_IMODE(before.st_mode))
         beside.replace(target)
@@ -91,12 +98,13 @@ class Workspace:
         missing; FileUnreadable is raised if it cannot be, or if something is there that we did not make.
         """
         there = os.path.lexists(self.folder / name)  # before the list is read: another command lists, then writes
-        listed = self._listed()
-        if there and (name not in listed.inside or (self.folder / name).is_symlink()):
-            raise FileUnreadable(f"{self.folder / name} is not from these commands: move it to another folder")
-        if name not in listed.inside or not self.folder.is_dir():
-            listed.inside = sorted({*listed.inside, name})
-            self._write(listed)
+        with self._locked():
+            listed = self._listed()
+            if there and (name not in listed.inside or (self.folder / name).is_symlink()):
+                raise FileUnreadable(f"{self.folder / name} is not from these commands: move it to another folder")
+            if name not in listed.inside:
+                listed.inside = sorted({*listed.inside, name})
+                self._write(listed)
         return self.folder / name
 
     def write(self, content: str | bytes, path: Path, *, named: bool) -> None:
@@ -113,9 +121,10 @@ class Workspace:
     def made(self, path: str | Path) -> None:
         """Remember a file that was written outside of the folder, so that a cleaning may remove it."""
         path = Path(path).absolute()
-        listed = self._listed()
-        listed.elsewhere[str(path)] = _digest(path)
-        self._write(listed)
+        with self._locked():
+            listed = self._listed()
+            listed.elsewhere[str(path)] = _digest(path)
+            self._write(listed)
 
     def check_free(self, path: str | Path) -> None:
         """Raise FileUnreadable if a file is there that we did not write, or that was changed since."""
@@ -171,6 +180,27 @@ class Workspace:
             self.folder.rmdir()
         return removal
 
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Make the folder if it is missing, and keep others from changing the list: two commands may run at a time."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            opened = os.open(self.folder, os.O_RDONLY) if _LOCKS else None
+        except OSError as error:
+            raise self._unwritable(error) from None
+        try:
+            if opened is not None:
+                with suppress(OSError):  # a file system without locks
+                    _LOCKS.flock(opened, _LOCKS.LOCK_EX)
+            yield
+        finally:
+            if opened is not None:
+                os.close(opened)
+
+    def _unwritable(self, error: OSError) -> FileUnreadable:
+        message = f"the folder {self.folder} cannot be written: {error.strerror or error}; go to one that can"
+        return FileUnreadable(message)
+
     def _listed(self) -> _Listed:
         path = self.folder / _LIST
         if not path.is_file():  # nothing was written yet; a pipe would never end
@@ -187,15 +217,13 @@ class Workspace:
         """Write the list in one piece: two commands may run at the same time, and either may be killed."""
         beside = self.folder / f"{_LIST}.{os.getpid()}"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
             ignore = self.folder / _IGNORE
             if not os.path.lexists(ignore):
                 ignore.write_text(_IGNORED, encoding="utf-8")
             beside.write_text(json.dumps(vars(listed), indent=1, sort_keys=True) + "\n", encoding="utf-8")
             beside.replace(self.folder / _LIST)
         except OSError as error:
-            message = f"the folder {self.folder} cannot be written: {error.strerror or error}; go to one that can"
-            raise FileUnreadable(message) from None
+            raise self._unwritable(error) from None
         finally:
             with suppress(OSError):  # only there after a failure, which is what is said
                 beside.unlink(missing_ok=True)

@@ -185,3 +185,15 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(here, command):
     assert done.returncode == 2, done.stderr
     assert "could not be written: File too large" in done.stderr
     assert {path.name: path.read_bytes() for path in here.iterdir()} == before
+
+
+def test_commands_at_the_same_time_forget_none_of_their_files(here):
+    script = """
+import sys
+from neural.workspace import Workspace
+for number in range(40):
+    Workspace().path(f"{sys.argv[1]}-{number}")
+"""
+    running = [subprocess.Popen([sys.executable, "-c", script, str(number)]) for number in range(6)]
+    assert [each.wait() for each in running] == [0] * 6
+    assert len(json.loads(Path(".neural/made.json").read_text())["inside"]) == 240

@@ -229,7 +229,7 @@ class TrainingSections:
         if section is None:
             return plan
         ours, its = training["gradient_clip"], optimizer.parameters.get("global_clipnorm")
-        if ours and its:
+        if ours and its and ours is not UNKNOWN:
             least = min(ours, its)
             words = f"gradient_clip and global_clipnorm limit one norm: {least} is taken, the smaller of both"
             self.findings.note(section.name_span, words)

@@ -33,10 +33,10 @@ def _unused(values: Values, shape: Shape, kind: str) -> Iterator[tuple[str, str]
     for name in ("input_shape", "batch_input_shape"):
         if not _is_shape(values[name], shape, batch=name.startswith("batch")):
             yield name, f"its input is {shape_text(shape)}"
-    if values["dtype"] not in {None, "float32"}:
+    if values["dtype"] not in (None, "float32"):
         yield "dtype", "all parameters are of 32 bits"
     for name in ("embed_dim", "d_model"):
-        if values.get(name) not in {None, shape[-1]}:
+        if values.get(name) not in (None, shape[-1]):
             yield name, f"its input has {shape[-1]} features"
     if values.get("batch_first", None) is False:
         yield "batch_first", "the batch comes first"
