@@ -11,6 +11,7 @@ from tests.neural.sample_files import CNN, COMMENTS, RESEARCH, RESIDUAL, SEARCHE
 
 from neural import checked, compile_plan, read
 from neural.cli import COMMANDS, main
+from neural.cli.training_options import device_of
 
 UNTIDY = CNN.replace("  input: (28, 28, 1)", "   input:(28,28,1)")
 
@@ -251,3 +252,11 @@ def test_a_name_of_any_bytes_is_a_name(tmp_path):
     for made in (b"/f\xff.py", b"/f\xff.html", b"/.neural/f\xff.py"):
         assert Path(os.fsdecode(os.fsencode(tmp_path) + made)).read_bytes().decode()
     assert compile_plan(checked(read(os.fsdecode(file))), backend="keras").encode()
+
+
+@pytest.mark.parametrize(
+    ("named", "device"),
+    [("GPU:1", "cuda:1"), ("gpu", "cuda"), ("cuda:1", "cuda:1"), ("mps", "mps"), ("auto", None), (None, None)],
+)
+def test_a_device_of_the_command_line_is_what_torch_calls_it(named, device):
+    assert device_of(named) == device
