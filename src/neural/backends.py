@@ -28,15 +28,15 @@ class Backend:
     debugged: bool = False
     """True if `neural debug` can watch it."""
     suffix: str = ".py"
-    """The end of the file that `neural compile` writes."""
+    """What follows the name of the model in that of the file that `neural compile` writes."""
 
 
 BACKENDS = (
-    Backend("jax", "JAX", ("keras", "jax"), "keras jax"),
-    Backend("keras", "Keras", ("keras",), "keras"),
+    Backend("jax", "JAX", ("keras", "jax"), "keras jax", suffix="_jax.py"),
+    Backend("keras", "Keras", ("keras",), "keras", suffix="_keras.py"),
     Backend("onnx", "ONNX", ("torch", "onnx", "onnxscript"), "'neuraldbg[onnx]'", runs=False, suffix=".onnx"),
     Backend("pytorch", "PyTorch", ("torch",), "torch", debugged=True),
-    Backend("tensorflow", "TensorFlow", ("keras", "tensorflow"), "keras tensorflow"),
+    Backend("tensorflow", "TensorFlow", ("keras", "tensorflow"), "keras tensorflow", suffix="_tensorflow.py"),
 )
 """`keras` is what Keras is set to: by KERAS_BACKEND, or by its own file of settings."""
 NAMES = tuple(each.name for each in BACKENDS)

@@ -86,7 +86,6 @@ class Problem:
 
     def _quoted(self) -> list[str]:
         text = self.source_line.rstrip().replace("\t", " ")  # one column for each character, as the caret counts
-        text = "".join(char if char.isprintable() else "?" for char in text)
         start = self.span.column - 1
         if self.span.end_line == self.span.line:
             end = max(self.span.end_column - 1, start + 1)
@@ -94,7 +93,7 @@ class Problem:
             end = max(len(text), start + 1)
         # A line of a thousand characters is shown around its fault.
         cut = max(0, start - WIDTH // 2) if len(text) > WIDTH else 0
-        shown = text[cut : cut + WIDTH]
+        shown = "".join(char if char.isprintable() else "?" for char in text[cut : cut + WIDTH])
         length = max(1, min(end - start, len(shown) - (start - cut)))
         number = str(self.span.line)
         margin = " " * len(number)
@@ -139,14 +138,17 @@ class UnknownBackend(NeuralError, ValueError):
 
 
 class SourceError(NeuralError, ValueError):
-    """Raised for faults in the text of a file; `problems` holds each of them in order of the lines."""
+    """Raised for faults in the text of a file; `problems` holds the first of them in order of the lines, and `more` is
+    the number of those after them.
+    """
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
+    def __init__(self, problems: Iterable[Problem], more: int = 0) -> None:
         self.problems = tuple(problems)
+        self.more = more
         super().__init__("\n\n".join(problem.screen() for problem in self.problems))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (type(self), (self.problems,))
+        return (type(self), (self.problems, self.more))
 
 
 class SyntaxFault(SourceError):

@@ -17,7 +17,7 @@ from neural.check.checker import checked
 from neural.data import samples_for
 from neural.errors import FileUnreadable
 from neural.language.reader import read
-from neural.workspace import Workspace
+from neural.workspace import Workspace, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,7 +107,7 @@ def prepare(
     stem = name or _program_name(Path(file).stem) + ("" if wanted.backend == "pytorch" else f"-{wanted.backend}")
     script, arrays = workspace.path(f"{stem}.py"), workspace.path(f"{stem}-data.npz")
     try:
-        script.write_text(text, encoding="utf-8", newline="\n")
+        write_whole(script, text)
         samples.save(arrays)
     except OSError as error:
         raise FileUnreadable(f"{error.filename or script} could not be written: {error.strerror or error}") from None

@@ -40,7 +40,7 @@ def checked(source: SourceFile, network: str | None = None, *, choose: Callable[
     if chosen is not None:
         plan = _plan(source, chosen, findings)
     if findings.problems or plan is None:
-        raise CheckFailed(sorted(findings.problems, key=lambda problem: problem.span))
+        raise CheckFailed(sorted(findings.problems, key=lambda problem: problem.span), findings.more)
     return plan
 
 
@@ -114,7 +114,7 @@ def _plan(source: SourceFile, network: Network, findings: Findings) -> Plan | No
         _unread(plan, findings, network)
     elif not findings.problems:
         findings.problem(f"the network {network.name} has no layers", network.name_span, expected="layers: Dense(10)")
-    return _finished(plan, findings)
+    return _finished(training.agreed(plan), findings)
 
 
 def _finished(plan: Plan, findings: Findings) -> Plan:

@@ -5,6 +5,7 @@ A macro becomes a `Group`, because `Add()` without operands in it means its inpu
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -27,6 +28,7 @@ MOST_LAYERS = 10_000
 DEEPEST = 100
 """Macros and blocks inside each other."""
 DEVICES = ("auto", "cpu", "cuda", "gpu", "mps", "tpu")
+DEVICE = re.compile(r"auto|cpu|mps|(?:cuda|gpu|tpu)(?::[0-9]{1,4})?")
 
 
 NOWHERE = Span(1, 1, 1, 1)
@@ -67,12 +69,24 @@ class Parallel:
 Node: TypeAlias = Use | Group | Parallel
 
 
-def device_problem(device: str) -> tuple[str, str, str] | None:
-    """Return message, expectation and nearest name for a device that does not exist, None for one that may."""
-    name, _, number = device.lower().partition(":")
-    if name in DEVICES and (not number or (number.isdigit() and name in {"cuda", "gpu", "tpu"})):
+def device_of(text: str) -> str | None:
+    """Return a device in lower case (`gpu:01` is `cuda:1`), None if there is none of that name."""
+    if not DEVICE.fullmatch(text.lower()):
         return None
-    return f"unknown device {device!r}", "auto, cpu, gpu, cuda, cuda:0 or tpu", nearest(name, DEVICES)
+    name, colon, number = text.lower().partition(":")
+    return f"{'cuda' if name == 'gpu' else name}:{int(number)}" if colon else name
+
+
+def checked_device(text: str, span: Span, findings: Findings, trail: tuple[str, ...] = ()) -> str | None:
+    """Return a device as `device_of` does. None, which is a problem, if there is none of that name; a TPU is a note."""
+    device = device_of(text)
+    if device is None:
+        near = nearest(text.partition(":")[0], DEVICES)
+        words = "auto, cpu, gpu, cuda, cuda:0 or tpu"
+        findings.problem(f"unknown device {text!r}", span, expected=words, suggestion=near, trail=trail)
+    elif device.startswith("tpu"):
+        findings.note(span, "PyTorch as it is used here knows no TPU: CUDA is taken where it is there, else the CPU")
+    return device
 
 
 class Expander:
@@ -157,9 +171,9 @@ class Expander:
     def layer(self, layer: Layer, scope: Scope) -> tuple[Node, ...]:
         """Return the nodes of a layer or of the use of a macro, once."""
         self.grow(1, layer.span)
-        if layer.device is not None and (wrong := device_problem(layer.device)):
-            message, expected, near = wrong
-            self.findings.problem(message, layer.span, expected=expected, suggestion=near, trail=scope.trail)
+        device = layer.device
+        if device is not None:
+            device = checked_device(device, layer.span, self.findings, scope.trail)
         name = layer.type_name
         macro = self.macros.get(name) or self.by_lower.get(name.lower())
         # In its own body, a macro that has the name of a built-in layer means that layer.
@@ -178,15 +192,15 @@ class Expander:
             return ()
         if known.approximated:
             self.findings.note(layer.span, known.approximated, approximated=True)
-        return (self.use(known, layer, scope),)
+        return (self.use(known, layer, scope, device),)
 
-    def use(self, known: LayerType, layer: Layer, scope: Scope) -> Use:
+    def use(self, known: LayerType, layer: Layer, scope: Scope, device: str | None) -> Use:
         """Return a built-in layer with its arguments and its block."""
         arguments = layer.arguments
         block = None if layer.block is None else self.items(layer.block, scope)
         if known.wraps and block is None:
             arguments, block = self.wrapped(known, layer, scope)
-        return Use(known, given(arguments, scope), layer.span, scope.trail, layer.device, block)
+        return Use(known, given(arguments, scope), layer.span, scope.trail, device, block)
 
     def wrapped(
         self, known: LayerType, layer: Layer, scope: Scope
@@ -210,7 +224,9 @@ class Expander:
             )
         else:
             message, expected = f"unknown layer {name!r}", "a layer of Keras, or a macro of this file"
-        near = nearest(name, [*self.macros, *(each.name for each in LAYERS.values() if not each.unbuildable)])
+        near = ""
+        if not self.findings.full:
+            near = nearest(name, [*self.macros, *(each.name for each in LAYERS.values() if not each.unbuildable)])
         self.findings.problem(message, layer.name_span, expected=expected, suggestion=near, trail=scope.trail)
 
     def chosen(self, layer: Layer, scope: Scope) -> tuple[Node, ...]:

@@ -40,15 +40,25 @@ class Findings:
     """The notes in their order, each once."""
     searches: dict[Span, Search] = field(default_factory=dict)
     seen: set[tuple[Span, str]] = field(default_factory=set)
+    more: int = 0
+    """Problems after those."""
 
     def problem(
         self, message: str, span: Span, *, expected: str = "", suggestion: str = "", trail: tuple[str, ...] = ()
     ) -> None:
         """Add a problem, unless the same one was found at this place: a macro is checked at each use."""
-        if (span, message) in self.seen or len(self.problems) >= MOST_PROBLEMS:
+        if (span, message) in self.seen:
             return
         self.seen.add((span, message))
+        if self.full:
+            self.more += 1
+            return
         self.problems.append(self.sources.problem(message, span, expected=expected, suggestion=suggestion, trail=trail))
+
+    @property
+    def full(self) -> bool:
+        """Return True if further problems are counted only: no hint for them is of use."""
+        return len(self.problems) >= MOST_PROBLEMS
 
     def fault(self, fault: ValueFault, trail: tuple[str, ...] = ()) -> None:
         """Add a value that cannot be computed as a problem, unless that of a macro's argument was said already."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from neural.check.blocks import around
 from neural.check.expansion import NOWHERE, Group, Node, Parallel, Use
+from neural.check.unused_values import unused
 from neural.check.wiring import Wire, elementwise, operands
 from neural.layers.layer_type import COMMON, Inferred, ShapeFault, Values, volume
 from neural.layers.parameter import UNKNOWN, Given, bound
@@ -145,6 +146,8 @@ class Graph:
         plan = None
         if whole and len(shapes) == len(wires):
             plan = self.inferred(use, before, shapes)
+            for words in unused(use, values, shapes[0]) if plan else ():
+                self.findings.note(use.span, words)
         container.layers.append(plan or before)
         # What comes after may read it as the current output, by its name, or as what a sum adds.
         wire = Wire(name, plan.shape if plan else None)

@@ -7,6 +7,7 @@ from typing import Any
 
 from neural.layers.parameter import (
     ANYTHING,
+    BELOW_ONE,
     COUNT,
     FLAG,
     FRACTION,
@@ -15,6 +16,7 @@ from neural.layers.parameter import (
     POSITIVE,
     REQUIRED,
     TEXT,
+    WHOLE_FROM_0,
     Kind,
     Parameter,
     Unfit,
@@ -96,8 +98,8 @@ def _epsilon(default: float = 1e-7) -> Parameter:
     return Parameter("epsilon", POSITIVE, default, "Added to what it divides by", aliases=("eps",))
 
 
-BETA_1 = Parameter("beta_1", FRACTION, 0.9, "Weight of the old mean of gradients", aliases=("beta1",))
-BETA_2 = Parameter("beta_2", FRACTION, 0.999, "Weight of the old mean of squares", aliases=("beta2",))
+BETA_1 = Parameter("beta_1", BELOW_ONE, 0.9, "Weight of the old mean of gradients", aliases=("beta1",))
+BETA_2 = Parameter("beta_2", BELOW_ONE, 0.999, "Weight of the old mean of squares", aliases=("beta2",))
 MOMENTUM = Parameter("momentum", FRACTION, 0.0, "Weight of the step before")
 NESTEROV = Parameter("nesterov", FLAG, False, "Look ahead by the momentum")
 AMSGRAD = Parameter("amsgrad", FLAG, False, "Divide by the largest mean of squares so far")
@@ -192,7 +194,7 @@ TRAINING = (
     Parameter("gradient_clip", optional(POSITIVE), None, "Largest norm of all gradients", aliases=("clip_norm",)),
     Parameter("early_stopping", optional(PATIENCE), None, "Epochs without a better validation loss"),
     Parameter("shuffle", FLAG, True, "Take the samples in another order in each epoch"),
-    Parameter("seed", optional(COUNT), None, "The seed of all random numbers"),
+    Parameter("seed", optional(WHOLE_FROM_0), None, "The seed of all random numbers"),
     Parameter("search_method", optional(one_of(*SEARCHES)), None, "How a search goes on"),
     Parameter("mixed_precision", FLAG, False, "Compute in 16 bits where that is safe"),
     Parameter("save_path", optional(TEXT), None, "Where the weights are saved"),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from neural.check.evaluation import Called, Scope, evaluate
-from neural.check.expansion import device_problem
+from neural.check.expansion import checked_device
 from neural.check.findings import ValueFault
 from neural.check.registered_parts import (
     LOSSES,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from neural.check.findings import Findings
     from neural.language.tree import Section, Value
-    from neural.plan import LayerPlan
+    from neural.plan import LayerPlan, Plan
 
 NOWHERE = Span(1, 1, 1, 1)
 LOSS_OF_ACTIVATION = {"softmax": "categorical_crossentropy", "sigmoid": "binary_crossentropy"}
@@ -41,6 +42,8 @@ class TrainingSections:
         self.findings = findings
         self.sections = sections
         self.scope = Scope(findings, {})
+        self.rate_given = False
+        """True if the section `optimizer` itself says a learning rate."""
 
     # ---------------------------------------------------------------- parts
 
@@ -70,6 +73,11 @@ class TrainingSections:
             if schedule is not None:
                 self.findings.problem("the learning rate has two schedules", schedule.name_span, expected="one of them")
             planned = rate.call
+        elif schedule is not None and self.rate_given:
+            words = f"the rate is that of the schedule: learning_rate={value_words(rate)} of {found.type} is not used"
+            self.findings.note(schedule.name_span, words)
+        if section is not None and found.parameters.get("nesterov") and not found.parameters["momentum"]:
+            self.findings.note(section.name_span, f"nesterov of {found.type} changes nothing without a momentum")
         if planned is not None:
             first = planned.parameters.get("initial_learning_rate") or planned.parameters.get("values", (0.001,))[0]
             found = PartPlan(found.type, {**found.parameters, "learning_rate": first})
@@ -113,6 +121,8 @@ class TrainingSections:
             raise ValueFault(f"unknown {what} {shown}", span, "one of " + ", ".join(names), near)
         part = known[name.lower().replace(" ", "_")]
         given = tuple(Given(each.name, self.scheduled(each), each.place) for each in given)
+        if what == "optimizer":
+            self.rate_given = any(each.name in {None, "learning_rate", "lr"} for each in given)
         result = bound(part.name, part.parameters, part.positional, given)
         for misuse in result.misuses:
             self.findings.misuse(misuse, span)
@@ -178,7 +188,7 @@ class TrainingSections:
         values: dict[str, Any] = dict(result.values)
         if values["device"] is not None:
             place = next(each.place for each in given if each.name == "device")
-            self.checked_device(values["device"], place)
+            values["device"] = self.checked_device(values["device"], place)
         search = self.sections.get("hpo")
         if search is not None:
             values["hpo"] = {each.name: each.value for each in self.settings(search)}
@@ -212,6 +222,25 @@ class TrainingSections:
             return {each.name: self.setting(each.value) for each in value.items}
         return evaluate(value, self.scope)
 
+    def agreed(self, plan: Plan) -> Plan:
+        """Return a plan in which two settings for one thing are one: a note says which."""
+        training, optimizer = plan.training, plan.optimizer
+        section = self.sections.get("train")
+        if section is None:
+            return plan
+        ours, its = training["gradient_clip"], optimizer.parameters.get("global_clipnorm")
+        if ours and its and ours is not UNKNOWN:
+            least = min(ours, its)
+            words = f"gradient_clip and global_clipnorm limit one norm: {least} is taken, the smaller of both"
+            self.findings.note(section.name_span, words)
+            training = {**training, "gradient_clip": least}
+            optimizer = PartPlan(optimizer.type, {**optimizer.parameters, "global_clipnorm": None})
+        here, there = plan.device, training["device"]
+        if here and there and here.replace("gpu", "cuda") != there.replace("gpu", "cuda"):
+            words = f"two devices: {here} of execution is taken, not {there} of train"
+            self.findings.note(section.name_span, words)
+        return replace(plan, training=training, optimizer=optimizer)
+
     def device(self) -> str | None:
         """Return the device of `execution` or `execute`, None without one."""
         found = None
@@ -230,10 +259,7 @@ class TrainingSections:
         """Return a device, None if there is none of that name, which is a problem."""
         if device is UNKNOWN:
             return None
-        wrong = (
-            device_problem(device) if isinstance(device, str) else (f"{value_words(device)} is no device", '"cpu"', "")
-        )
-        if wrong is None:
-            return str(device).lower()
-        self.findings.problem(wrong[0], place, expected=wrong[1], suggestion=wrong[2])
+        if isinstance(device, str):
+            return checked_device(device, place, self.findings)
+        self.findings.problem(f"{value_words(device)} is no device", place, expected='"cpu"')
         return None

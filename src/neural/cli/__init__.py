@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,8 @@ for _command in COMMANDS:
 def main(args: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     given = sys.argv[1:] if args is None else list(args)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a file's name may be of any bytes, and is printed all the same
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         told = {} if set(given) & _WITHOUT_DEFAULTS else defaults(GROUP)
         result = GROUP.main(given, prog_name="neural", standalone_mode=False, default_map=told)
@@ -70,12 +73,13 @@ def main(args: Sequence[str] | None = None) -> int:
     except click.Abort:
         return INTERRUPTED
     except SourceError as error:
-        sys.stderr.write(f"{error}\n\n{_counted(len(error.problems))}\n")
+        sys.stderr.write(f"{error}\n\n{_counted(len(error.problems), error.more)}\n")
         return PROBLEMS
     except NeuralError as error:
         sys.stderr.write(f"neural: {error}\n")
         return WRONG_USE
 
 
-def _counted(problems: int) -> str:
-    return "1 problem" if problems == 1 else f"{problems} problems"
+def _counted(problems: int, more: int) -> str:
+    after = f", and {more:,} more" if more else ""
+    return ("1 problem" if problems == 1 else f"{problems} problems") + after

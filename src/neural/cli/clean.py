@@ -12,12 +12,15 @@ from neural.workspace import Workspace
 @click.option("--dry-run", is_flag=True, help="Only print what would be removed.")
 def COMMAND(yes: bool, dry_run: bool) -> int:  # noqa: N802 (the contract)
     """Remove the folder .neural of this directory, and the files that other commands have written by its list: models,
-    pictures, exports. A file that was changed since then stays, and so does everything that another program wrote.
+    pictures, exports. A file that was changed since then stays, and so does everything outside of this directory, and
+    all that another program wrote.
     """
     workspace = Workspace()
+    if workspace.folder.is_symlink():
+        click.echo(f"{workspace.folder} is a link, which these commands did not make, and stays")
     removal = workspace.removable()
     for path in removal.kept:
-        click.echo(f"{path} was changed since it was written, and stays")
+        click.echo(f"{path} {workspace.why_kept(path)}, and stays")
     if not removal.gone:
         click.echo("There is nothing to remove.")
         return 0

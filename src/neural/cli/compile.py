@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 @click.command("compile", short_help="Write a network as a file for PyTorch, Keras or ONNX.")
 @click.argument("file", type=click.Path())
 @click.option(
-    "-o", "--output", type=click.Path(), help="The file to write, - for the terminal. Default: FILE.py, or FILE.onnx."
+    "-o",
+    "--output",
+    type=click.Path(),
+    help="The file to write, - for the terminal. Default: FILE.py, FILE_keras.py (by the backend) or FILE.onnx.",
 )
 @click.option("--network", metavar="NAME", help="The network to write, if the file has several. Default: the first.")
 @click.option(
@@ -54,7 +57,7 @@ def COMMAND(  # noqa: N802 (the name is the contract)
         )
     source = read(file)
     plan = checked(source, network)
-    path = Path(output) if output else Path(file).with_suffix(chosen.suffix)
+    path = Path(output) if output else Path(file).with_name(Path(file).stem + chosen.suffix)
     if chosen.name == "onnx":
         if not output:
             Workspace().check_free(path)

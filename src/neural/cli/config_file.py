@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 CONFIG_FILE = "neural_config.yaml"
 _PAGE = "dashboard"
+_NUMBERS = ("STEP", "TIME", "X")
+"""What the help calls values of options that are texts to click, and may be numbers of YAML."""
 _MOST = 64 * 1024
 """Bytes of such a file at most, as for the dashboard."""
 
@@ -84,14 +86,44 @@ def _options(command: click.Command, values: Mapping[Any, Any], problems: list[s
             problems.append(f"{command.name}: there is no option {str(key)!r}{_near(name, options)}")
             continue
         given = value if not option.multiple or isinstance(value, list) else [value]
+        wanted = _wrong_type(option, given)
+        if wanted:
+            problems.append(f"{command.name}: {key}: expected {wanted}, not {_shown(value)}")
+            continue
         try:
             option.type_cast_value(context, given)
-        except (click.ClickException, TypeError, ValueError) as error:
+        except (click.ClickException, TypeError, ValueError, AttributeError) as error:
             said = error.message if isinstance(error, click.ClickException) else str(error)
             problems.append(f"{command.name}: {key}: {said}")
             continue
         found[str(option.name)] = given
     return found
+
+
+def _wrong_type(option: click.Option, given: Any) -> str:
+    """Return words for what an option takes if a value is of another type, which click would convert; else ""."""
+    if given is None:
+        return ""
+    if option.is_flag:
+        return "" if isinstance(given, bool) else "true or false"
+    types: tuple[type, ...]
+    match option.type:
+        case click.types.IntParamType():
+            types, words = (int, str), "a whole number"
+        case click.types.FloatParamType():
+            types, words = (int, float, str), "a number"
+        case _ if option.metavar in _NUMBERS:
+            types, words = (int, float, str), "a number or a text"
+        case _:
+            types, words = (str,), 'a text in quotation marks, such as "name"'
+    values = given if isinstance(given, list) and (option.multiple or option.nargs > 1) else [given]
+    return "" if all(isinstance(each, types) and not isinstance(each, bool) for each in values) else words
+
+
+def _shown(value: Any) -> str:
+    """Return a value as YAML has it, shortened."""
+    words = str(value).lower() if isinstance(value, bool) else repr(value)
+    return words if len(words) <= 40 else words[:37] + "..."
 
 
 def _settable(command: click.Command) -> list[click.Option]:

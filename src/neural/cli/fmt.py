@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from neural.errors import FileUnreadable, SourceError
+from neural.errors import SourceError
+from neural.workspace import write_whole
 
 
 @click.command("fmt", short_help="Write files in the canonical layout.")
@@ -37,7 +38,7 @@ def COMMAND(files: tuple[str, ...], only_check: bool, diff: bool) -> int:  # noq
         if only_check and not diff:
             click.echo(f"would change {file}")
         if not (diff or only_check):
-            _write(file, after)
+            write_whole(Path(file), after)
             click.echo(f"formatted {file}")
     return status
 
@@ -56,10 +57,3 @@ def _difference(file: str, before: str, after: str) -> str:
         before.splitlines(keepends=True), after.splitlines(keepends=True), f"{file} (now)", f"{file} (formatted)"
     )
     return "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)
-
-
-def _write(file: str, text: str) -> None:
-    try:
-        Path(file).write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise FileUnreadable(f"{file} could not be written: {error.strerror or error}") from None

@@ -69,4 +69,5 @@ def device_of(name: str | None) -> str | None:
     """Return a device as torch calls it; None is that of the file."""
     if name is None or name.lower() == "auto":
         return None
-    return {"gpu": "cuda"}.get(name.lower(), name.lower())
+    kind, colon, number = name.lower().partition(":")
+    return f"{'cuda' if kind == 'gpu' else kind}{colon}{number}"

@@ -14,7 +14,7 @@ from neural.keras_code.layer_code import literal
 from neural.keras_code.network_function import Written, network
 from neural.keras_code.training_code import loss_code, metrics_code, optimizer_code, rate_by_epoch, targets_code
 from neural.pytorch.code_layout import laid_out
-from neural.pytorch.model_file import data_key, data_words, named_device
+from neural.pytorch.model_file import data_key, data_words, file_words, named_device
 from neural.pytorch.module_source import copied
 from neural.pytorch.network_class import identifier
 from neural.pytorch.training_code import NoSuchTraining
@@ -50,7 +50,7 @@ def keras_source(plan: Plan, text: str = "", backend: str = "keras") -> str:
 
 
 def _head(plan: Plan, code: str, backend: str) -> str:
-    file = Path(plan.file).name.replace("\\", "").replace('"""', "")
+    file = file_words(plan)
     chosen = "" if backend == "keras" else f'\nos.environ.setdefault("KERAS_BACKEND", "{backend}")\n'
     names = [name for name in ("layers", "ops") if re.search(rf"\b{name}\.", code)]
     imports = [

@@ -37,16 +37,28 @@ def read(path: str | os.PathLike[str]) -> SourceFile:
         raise FileUnreadable(
             f"{path}: the extension is {path.suffix or 'missing'}, and must be one of .neural, .nr, .rnr"
         )
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise FileUnreadable(f"{path}: {(error.strerror or str(error)).lower()}") from None
+    raw = _bytes(path)
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise FileUnreadable(f"{path}: byte {raw[error.start]:#04x} in line {line} is not UTF-8") from None
     return parse(text, name=str(path))
+
+
+def _bytes(path: Path) -> bytes:
+    """Return what a file holds, and no more of it than a text of the largest size may have."""
+    most = 4 * LARGEST  # bytes of one character in UTF-8, at most
+    if path.exists() and not path.is_dir() and not path.is_file():  # a pipe may never end, and a device never does
+        raise FileUnreadable(f"{path} is no regular file: write the text into one")
+    try:
+        with path.open("rb") as opened:
+            raw = opened.read(most + 1)
+    except (OSError, ValueError) as error:
+        raise FileUnreadable(f"{path}: {(getattr(error, 'strerror', '') or str(error)).lower()}") from None
+    if len(raw) > most:
+        raise SyntaxFault([Sources(str(path), "").problem(f"the file has more than {LARGEST:,} characters", FIRST)])
+    return raw
 
 
 def parse(text: str, name: str = "<text>") -> SourceFile:

@@ -142,7 +142,9 @@ def _convolution(rank: int) -> LayerType:
 
 
 def _transposed(rank: int) -> LayerType:
-    extra = Parameter("output_padding", optional(sizes(rank)), None, "Added to one side of each axis of its output")
+    extra = Parameter(
+        "output_padding", optional(sizes(rank, least=0)), None, "Added to one side of each axis of its output"
+    )
     rest = (_strides(rank), _padding(), extra, _dilation(rank), BIASED, FORMAT)
     return LayerType(
         f"Conv{rank}DTranspose",

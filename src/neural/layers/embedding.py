@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neural.layers.layer_type import Inferred, LayerType, Values, sequence, weight_parameters
+from neural.layers.layer_type import Inferred, LayerType, ShapeFault, Values, sequence, weight_parameters
 from neural.layers.parameter import ANYTHING, COUNT, FLAG, FRACTION, REQUIRED, Parameter
 
 if TYPE_CHECKING:
@@ -16,9 +16,12 @@ def embed(shapes: tuple[Shape, ...], values: Values) -> Inferred:
     return Inferred((*shapes[0], values["output_dim"]), values["input_dim"] * values["output_dim"])
 
 
-def encode(shapes: tuple[Shape, ...], _: Values) -> Inferred:
+def encode(shapes: tuple[Shape, ...], values: Values) -> Inferred:
     """Return the shape of the input, to which sines and cosines are added."""
     sequence(shapes[0])
+    steps, most = shapes[0][0], values["max_len"]
+    if steps is not None and steps > most:
+        raise ShapeFault(f"has max_len={most}, and its input has {steps} steps")
     return Inferred(shapes[0])
 
 

@@ -73,8 +73,9 @@ def one_of(*names: str) -> Kind:
     return Kind(" or ".join(f'"{name}"' for name in names), convert)
 
 
-def sizes(rank: int, words: str = "") -> Kind:
+def sizes(rank: int, words: str = "", least: int = 1) -> Kind:
     """Return the kind of one size for each of `rank` axes; one number stands for all of them."""
+    kind = COUNT if least else WHOLE_FROM_0
 
     def convert(value: Any) -> tuple[int, ...]:
         values = value if isinstance(value, tuple) else (value,) * rank
@@ -82,10 +83,10 @@ def sizes(rank: int, words: str = "") -> Kind:
             values *= rank
         if len(values) != rank:
             raise Unfit
-        return tuple(COUNT.convert(each) for each in values)
+        return tuple(kind.convert(each) for each in values)
 
     several = f" or {rank} of them, such as ({', '.join('3' * rank)})" if rank > 1 else ""
-    return Kind(words or f"a whole number above 0{several}", convert)
+    return Kind(words or f"{kind.words}{several}", convert)
 
 
 def optional(kind: Kind) -> Kind:
@@ -127,9 +128,11 @@ def _activation(value: Any) -> str:
 
 
 COUNT = within("a whole number above 0", 1, LARGEST, whole=True)
+WHOLE_FROM_0 = within("a whole number from 0", 0, LARGEST, whole=True)
 WHOLE = within("a whole number", -LARGEST, LARGEST, whole=True)
 NUMBER = within("a number", -math.inf, math.inf)
 FRACTION = within("a number from 0 to 1", 0, 1)
+BELOW_ONE = within("a number from 0 to below 1", 0, math.nextafter(1, 0))
 POSITIVE = within("a number above 0", math.ulp(0.0), math.inf)
 NOT_NEGATIVE = within("a number that is not negative", 0, math.inf)
 FLAG = Kind("true or false", _flag)

@@ -24,11 +24,18 @@ GATES = {"LSTM": 4, "GRU": 3, "SimpleRNN": 1}
 CELL = "a cell in a list of layers is run over the sequence, as the layer of the same name"
 
 
+def _refuse(values: Values) -> None:
+    """Raise ShapeFault for what gives another output or reads another input than all layers here do."""
+    if values["return_state"]:
+        raise ShapeFault("has return_state=true: only one output of a layer can be used here")
+    if values["time_major"]:
+        raise ShapeFault("has time_major=true: the batch comes first here, then the steps")
+
+
 def recur(kind: str, shapes: tuple[Shape, ...], values: Values) -> Inferred:
     """Return the output of each step, or of the last one."""
     features = sequence(shapes[0])
-    if values["return_state"]:
-        raise ShapeFault("has return_state=true: only one output of a layer can be used here")
+    _refuse(values)
     units, gates = values["units"], GATES[kind]
     # Keras's GRU has a second bias, for what comes from the step before (reset_after=True).
     biases = gates * units * (2 if kind == "GRU" and values["reset_after"] else 1) if values["use_bias"] else 0
@@ -40,6 +47,7 @@ def recur_images(gates: int, shapes: tuple[Shape, ...], values: Values) -> Infer
     """Return the output of a recurrent convolution over (steps, height, width, channels)."""
     if len(shapes[0]) != 4:
         raise ShapeFault(f"needs an input of (steps, height, width, channels), and gets {shape_text(shapes[0])}")
+    _refuse(values)
     space, channels = spatial(shapes[0][1:], 2)
     filters, kernel = values["filters"], prod(values["kernel_size"])
     found = windows(space, values, values["kernel_size"])
@@ -53,7 +61,7 @@ SHARED = (
     Parameter("go_backwards", FLAG, False, "Read the sequence from its end"),
     Parameter("stateful", FLAG, False, "Begin each batch with the state of the one before"),
     Parameter("unroll", FLAG, False, "Not used: it changes no result"),
-    Parameter("time_major", FLAG, False, "Not used: the batch comes first"),
+    Parameter("time_major", FLAG, False, "Refused if it is true: the batch comes first"),
     Parameter("dropout", FRACTION, 0.0, "Share of the input that is dropped"),
     Parameter("recurrent_dropout", FRACTION, 0.0, "Share of the state that is dropped"),
     *weight_parameters("recurrent"),

@@ -57,7 +57,7 @@ def model_source(plan: Plan, text: str = "") -> str:
 
 
 def _head(plan: Plan, code: str) -> str:
-    file = Path(plan.file).name.replace("\\", "").replace('"""', "")
+    file = file_words(plan)
     imports = ["import argparse", "import json", *(["import math"] if re.search(r"\bmath\.", code) else [])]
     types = [name for name in ("Callable", "Mapping") if re.search(rf"\b{name}\b", code)]
     typing = ["from typing import Any"] if re.search(r": Any\b", code) else []
@@ -91,6 +91,12 @@ def _head(plan: Plan, code: str) -> str:
     )
 
 
+def file_words(plan: Plan) -> str:
+    """Return the name of the `.neural` file as a docstring can hold it."""
+    name = Path(plan.file).name.replace("\\", "").replace('"""', "")
+    return name.encode("utf-8", "replace").decode()  # a name on a disk may be of any bytes
+
+
 def data_words(plan: Plan) -> list[str]:
     """Return one line for each array of a data file."""
     shapes = [
@@ -118,7 +124,7 @@ def _target_words(plan: Plan) -> str:
 def named_device(plan: Plan) -> str:
     """Return the network's own device, or the first one of its layers, "auto" if none is named."""
     named = [plan.device, plan.training["device"], *(layer.device for layer in plan.walk())]
-    return next((each.lower() for each in named if each), "auto")
+    return next((each for each in named if each), "auto")
 
 
 def _device(plan: Plan) -> str:
@@ -126,9 +132,11 @@ def _device(plan: Plan) -> str:
     device = named_device(plan)
     if device == "cpu":
         return '"cpu"'
-    name = device if device.startswith("cuda:") else "cuda"
-    number = device.removeprefix("cuda:") if device.startswith("cuda:") else "0"
-    return f'"{name}" if torch.cuda.device_count() > {number} else "cpu"'
+    if device == "mps":
+        return '"mps" if torch.backends.mps.is_available() else "cpu"'
+    name, _, number = (device if device.startswith("cuda:") else "cuda").partition(":")
+    name = f"{name}:{number}" if number else name
+    return f'"{name}" if torch.cuda.device_count() > {number or 0} else "cpu"'
 
 
 # ---------------------------------------------------------------- the model

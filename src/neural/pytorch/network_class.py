@@ -6,6 +6,7 @@ needs them elsewhere, so that an image stays as torch has it from its first conv
 
 from __future__ import annotations
 
+import builtins
 import keyword
 import re
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 MERGED_MASKS = ("Add", "Average", "Concatenate", "Maximum", "Minimum", "Multiply", "Subtract")
 TAKEN = ("F", "mask", "model", "nn", "self", "torch", "x", "y")
 """Names that generated code has for something else."""
+FILE_NAMES = (
+    "BATCH_SIZE", "Callable", "DEVICE", "DataLoader", "EPOCHS", "F", "Mapping", "SEED",
+    "Sequence", "TensorDataset",
+)  # fmt: skip
+"""Names that the generated file gives to something else than the class of its network."""
 READ_MASKS = (
     "Attention",
     "Bidirectional",
@@ -350,7 +356,7 @@ def network(written: Written, *, logits: bool) -> tuple[str, Wire]:
         forward.append(f"return {end.text}")
     if logits:
         forward[-1] += "  # the loss takes the activation"
-    name = class_name(plan)
+    name = class_name(plan, written.classes)
     shapes = " and ".join(f"{shape_text(each.shape)}{' of ids' if each.ids else ''}" for each in plan.inputs)
     words = f"Map {shapes} to {shape_text(plan.layers[-1].shape)}."
     # The weights of blocks are set by their own classes, before `initialize` runs over all layers.
@@ -363,12 +369,15 @@ def input_name(plan: Plan, given: InputPlan) -> str:
     if len(plan.inputs) == 1:
         return "inputs"
     name = identifier(given.name)
-    taken = name in TAKEN or name in {variable(layer.name) for layer in plan.layers}
+    taken = name in TAKEN or name in definitions() or name in {variable(layer.name) for layer in plan.layers}
     return f"{name}_input" if taken else name
 
 
-def class_name(plan: Plan) -> str:
-    """Return the name of the network's class: its own, unless that is taken."""
+def class_name(plan: Plan, classes: Sequence[str] = ()) -> str:
+    """Return the name of the network's class: its own, unless the file has it for something else, as for a block."""
     name = identifier(plan.name)
-    taken = name in {"Any", "Callable", "DataLoader", "F", "Mapping", "TensorDataset"} or name in definitions()
-    return f"{name}Model" if taken or name[0].islower() else name
+    name = f"{name}Model" if name[0].islower() else name
+    taken = {*FILE_NAMES, *dir(builtins), *definitions(), *(text.split("(", 1)[0].split()[-1] for text in classes)}
+    while name in taken:
+        name += "Model"
+    return name

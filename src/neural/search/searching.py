@@ -17,7 +17,7 @@ from neural.search.one_trial import Outcome, trained
 from neural.search.sampling import GridSampler, OptunaSampler
 from neural.search.search_space import Chosen
 from neural.search.trial_result import DONE, FAILED, INTERRUPTED, PRUNED, Result, Trial, finite
-from neural.workspace import Workspace
+from neural.workspace import Workspace, write_whole
 from neuraldbg.cli.run import RUNS, free_folder
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _trial(number: int, proposal: Proposal, source: SourceFile, wanted: Wanted, 
     else:
         # All trials have the same data, and each has its own program, by whose name its run is known.
         script = workspace.path(f"{stem}-trial-{number:03}.py")
-        script.write_text(prepared.script.read_text(encoding="utf-8"), encoding="utf-8", newline="\n")
+        write_whole(script, prepared.script.read_bytes())
         arguments = [str(Path(each).absolute()) if each.endswith(".npz") else each for each in prepared.arguments]
         outcome = trained(script, arguments, folder, prepared.watched)
         state, value, cause = _judged(outcome, objective)

@@ -1,9 +1,13 @@
 """The sections about training, the choice of a network, and screens of several problems."""
 
+import pickle
+import time
+
 import pytest
 from tests.neural.sample_files import ANY_ORDER, CNN, SCHEDULED, SEVERAL_NETWORKS, network
 
-from neural import CheckFailed, checked, parse
+from neural import CheckFailed, checked, compile_plan, parse
+from neural.cli import main
 
 
 def plan_of(text, name=None):
@@ -151,6 +155,14 @@ def test_a_network_by_its_name():
         ('train { search_method: "grit" }', 'search_method of train is "grit"', ""),
         ("train: 3", "train has no settings", ""),
         ('execution { device: "cuda:x" }', "unknown device 'cuda:x'", "cuda"),
+        ('execution { device: "cuda:" }', "unknown device 'cuda:'", "cuda"),
+        ('execution { device: "cuda:²" }', "unknown device 'cuda:²'", "cuda"),
+        ('execution { device: "cuda:-1" }', "unknown device 'cuda:-1'", "cuda"),
+        ('execution { device: "cpu:0" }', "unknown device 'cpu:0'", "cpu"),
+        ('train { device: "cuda:³" }', "unknown device 'cuda:³'", "cuda"),
+        ("optimizer: Adam(beta_1=1)", "beta_1 of Adam is 1", ""),
+        ("optimizer: Nadam(beta_2=1.0)", "beta_2 of Nadam is 1.0", ""),
+        ("train { seed: -1 }", "seed of train is -1", ""),
         ("execution { device: 3 }", "3 is no device", ""),
         ("execution { devise: cpu }", "execution has no setting 'devise'", "device"),
         ("train { epochs: 1 } train { epochs: 2 }", "train is given twice, first in line 5", ""),
@@ -225,5 +237,75 @@ a.neural:7:19: learning_rate of Adam is 0
     )
 
 
+def notes_of(written):
+    return [note.text for note in plan_of(rest(f"loss: mse {written}")).notes]
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        (
+            "optimizer: Adam(learning_rate=0.5) lr_schedule: ExponentialDecay(0.1, 10, 0.9)",
+            "the rate is that of the schedule: learning_rate=0.5 of Adam is not used",
+        ),
+        (
+            'optimizer: "SGD(0.5)" lr_schedule: ExponentialDecay(0.1, 10, 0.9)',
+            "the rate is that of the schedule: learning_rate=0.5 of SGD is not used",
+        ),
+        ("optimizer: SGD(nesterov=true)", "nesterov of SGD changes nothing without a momentum"),
+        (
+            "optimizer: SGD(global_clipnorm=2) train { gradient_clip: 3 }",
+            "gradient_clip and global_clipnorm limit one norm: 2 is taken, the smaller of both",
+        ),
+        (
+            'optimizer: SGD train { device: "cpu" } execution { device: "cuda" }',
+            "two devices: cuda of execution is taken, not cpu of train",
+        ),
+        (
+            'optimizer: SGD execution { device: "tpu" }',
+            "PyTorch as it is used here knows no TPU: CUDA is taken where it is there, else the CPU",
+        ),
+    ],
+)
+def test_a_setting_that_another_one_overrules_is_a_note(written, words):
+    assert notes_of(written) == [words]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "optimizer: Adam lr_schedule: ExponentialDecay(0.1, 10, 0.9)",
+        "optimizer: SGD(nesterov=true, momentum=0.9)",
+        'optimizer: SGD train { device: "gpu" } execution { device: "cuda" }',
+        "optimizer: SGD train { gradient_clip: 3 }",
+    ],
+)
+def test_settings_that_agree_are_no_note(written):
+    assert notes_of(written) == []
+
+
+def test_the_smaller_of_two_limits_is_the_one_that_is_built():
+    plan = plan_of(rest("loss: mse optimizer: SGD(global_clipnorm=2) train { gradient_clip: 3 seed: 0 }"))
+    assert (plan.training["gradient_clip"], plan.training["seed"]) == (2, 0)
+    assert compile_plan(plan).count("clip_grad_norm_(model.parameters(), 2)") == 1
+    assert "global_clipnorm=2" in compile_plan(plan, backend="keras")
+
+
 def test_no_more_than_twenty_problems_are_said():
     assert len(problems_of(network("\n".join(f"Unknown{n}()" for n in range(50))))) == 20
+
+
+def test_all_further_problems_are_counted_and_soon():
+    names = [f"Unknown{n}()" for n in range(9000)]
+    started = time.process_time()
+    with pytest.raises(CheckFailed) as caught:
+        plan_of(network(" ".join(names)))
+    assert (len(caught.value.problems), caught.value.more) == (20, 8980)
+    assert pickle.loads(pickle.dumps(caught.value)).more == 8980
+    assert time.process_time() - started < 5
+
+
+def test_the_command_says_how_many_more(tmp_path, capsys):
+    (tmp_path / "a.neural").write_text(network(" ".join(f"Unknown{n}()" for n in range(3020))))
+    assert main(["check", str(tmp_path / "a.neural")]) == 1
+    assert capsys.readouterr().err.endswith("\n\n20 problems, and 3,000 more\n")

@@ -1,13 +1,17 @@
 """The command `neural`: check, fmt and version, as a user calls them."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tests.neural.sample_files import CNN, COMMENTS, RESEARCH, RESIDUAL, SEARCHES, SEVERAL_NETWORKS, network
 
+from neural import checked, compile_plan, read
 from neural.cli import COMMANDS, main
+from neural.cli.training_options import device_of
 
 UNTIDY = CNN.replace("  input: (28, 28, 1)", "   input:(28,28,1)")
 
@@ -233,3 +237,26 @@ def test_importing_and_checking_brings_no_torch():
         "sys.exit('torch' in sys.modules or 'neuraldbg' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="its files have names in UTF-8 only")
+def test_a_name_of_any_bytes_is_a_name(tmp_path):
+    file = os.fsencode(tmp_path) + b"/f\xff.neural"
+    Path(os.fsdecode(file)).write_text(CNN.replace("epochs: 3", "epochs: 1"), encoding="utf-8")
+    for command in ("check", "compile", "visualize", "fmt", "run"):
+        words = [b"--dataset", b"synthetic"] if command == "run" else []
+        done = subprocess.run(
+            [sys.executable, "-m", "neural", command, file, *words], cwd=tmp_path, capture_output=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    for made in (b"/f\xff.py", b"/f\xff.html", b"/.neural/f\xff.py"):
+        assert Path(os.fsdecode(os.fsencode(tmp_path) + made)).read_bytes().decode()
+    assert compile_plan(checked(read(os.fsdecode(file))), backend="keras").encode()
+
+
+@pytest.mark.parametrize(
+    ("named", "device"),
+    [("GPU:1", "cuda:1"), ("gpu", "cuda"), ("cuda:1", "cuda:1"), ("mps", "mps"), ("auto", None), (None, None)],
+)
+def test_a_device_of_the_command_line_is_what_torch_calls_it(named, device):
+    assert device_of(named) == device

@@ -104,3 +104,13 @@ def test_an_onnx_file_and_its_weights(folder, capsys):
 def test_a_folder_that_is_not_there(folder, capsys):
     assert main(["compile", "a.neural", "-o", "no/model.py"]) == 2
     assert "no/model.py could not be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("backend", ["keras", "jax", "tensorflow"])
+def test_a_file_for_keras_has_another_name_than_that_for_pytorch(folder, capsys, backend):
+    assert main(["compile", "a.neural"]) == 0
+    before = (folder / "a.py").read_text(encoding="utf-8")
+    assert main(["compile", "a.neural", "--backend", backend]) == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith(f"a_{backend}.py: the network Digits")
+    assert "import keras" in (folder / f"a_{backend}.py").read_text(encoding="utf-8")
+    assert (folder / "a.py").read_text(encoding="utf-8") == before

@@ -31,6 +31,15 @@ WRONG = [
     ("run: {epoch: 3}", "run: there is no option 'epoch'; did you mean 'epochs'?"),
     ("run: {batch-size: many}", "run: batch-size: 'many' is not a valid integer range."),
     ("run: {batch_size: 0}", "run: batch_size: 0 is not in the range x>=1."),
+    ("check: {json: [1]}", "check: json: expected true or false, not [1]"),
+    ("fmt: {check: 7}", "fmt: check: expected true or false, not 7"),
+    ("run: {seed: 1.5}", "run: seed: expected a whole number, not 1.5"),
+    ("run: {epochs: true}", "run: epochs: expected a whole number, not true"),
+    ("run: {network: 3}", 'run: network: expected a text in quotation marks, such as "name", not 3'),
+    ("run: {out: {a: b}}", "run: out: expected a text in quotation marks"),
+    ("visualize: {format: [svg]}", "visualize: format: expected a text in quotation marks"),
+    ("debug: {breakpoint: [1, fc]}", "debug: breakpoint: expected a text in quotation marks"),
+    ("debug: {at: [1]}", "debug: at: expected a number or a text, not [1]"),
     ("run: 3", "run: expected options with values, such as `backend: ...`"),
     ("- run", "expected sections such as `run:`, not a list"),
     ("run: [", "is no valid YAML"),
@@ -52,3 +61,8 @@ def test_all_wrong_keys_at_once_and_help_in_spite_of_them(folder, capsys):
     assert len(capsys.readouterr().err.splitlines()) == 4
     assert main(["run", "--help"]) == 0
     assert main(["version"]) == 0
+
+
+def test_numbers_where_they_are_meant_and_nothing_are_taken(folder):
+    folder("debug: {at: 3, vanishing_threshold: 0.5, compare: [a, b], breakpoint: fc}\nrun: {seed: , epochs: '3'}\n")
+    assert main(["check", "a.neural"]) == 0

@@ -1,5 +1,9 @@
 """Texts become trees: every construct of the language, and the forms in which people write it."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 from tests.neural.sample_files import COMMENTS, SEVERAL_NETWORKS, TEXTS, network
 
@@ -202,3 +206,24 @@ def test_a_file_without_end_is_refused():
 def test_numbers_without_end_are_refused(number):
     with pytest.raises(SyntaxFault, match="this number is too large or too long"):
         parse(network(f"A({number})"))
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "long"])
+def test_what_never_ends_is_refused_before_it_is_read(tmp_path, kind):
+    path = tmp_path / "a.neural"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        with path.open("wb") as opened:
+            opened.truncate(2**40)  # takes no room on the disk
+    words = {"long": "neural:1:1: the file has more than 200,000 characters"}.get(kind, "is no regular file")
+    # In a process of its own, which can be ended and has not all of the memory.
+    script = (
+        "import resource, sys, neural; resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31)); neural.read('a.neural')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert words in done.stderr

@@ -28,6 +28,7 @@ COUNTS = [
     ('Conv2DTranspose(4, 3, strides=2, padding="same")', IMAGE, (64, 64, 4), 9 * 3 * 4 + 4, 0),
     ("Conv2DTranspose(4, 5)", IMAGE, (36, 36, 4), 25 * 3 * 4 + 4, 0),
     ('Conv2DTranspose(4, 3, strides=2, padding="same", output_padding=1)', IMAGE, (64, 64, 4), 9 * 3 * 4 + 4, 0),
+    ('Conv2DTranspose(4, 3, strides=2, padding="same", output_padding=0)', IMAGE, (63, 63, 4), 9 * 3 * 4 + 4, 0),
     ("Conv3DTranspose(4, 2, strides=2)", VOLUME, (16, 16, 16, 4), 8 * 2 * 4 + 4, 0),
     ("DepthwiseConv2D(3)", IMAGE, (30, 30, 3), 9 * 3 + 3, 0),
     ("DepthwiseConv1D(3, depth_multiplier=2)", SEQUENCE, (18, 16), 3 * 16 + 16, 0),
@@ -263,3 +264,77 @@ def test_a_parameter_that_is_misspelled_is_told_of_once():
     with pytest.raises(CheckFailed) as caught:
         plan_of("Conv2D(filtres=4, kernel_size=3)", IMAGE)
     assert [one.message for one in caught.value.problems] == ["Conv2D has no parameter 'filtres'"]
+
+
+NOTES = [
+    ('Dense(3, dtype="float64")', VECTOR, 'dtype="float64" of Dense is not used: all parameters are of 32 bits'),
+    ("Dense(3, input_shape=(7,))", VECTOR, "input_shape=(7) of Dense is not used: its input is (10,)"),
+    (
+        "Dense(3, batch_input_shape=(None, 7))",
+        VECTOR,
+        "batch_input_shape=(None, 7) of Dense is not used: its input is (10,)",
+    ),
+    ("Embedding(9, 3, weights=[1, 2])", "(6,)", "weights=(1, 2) of Embedding is not used: training begins at random"),
+    ("Embedding(9, 3, input_length=99)", "(6,)", "input_length=99 of Embedding is not used: its input is (6,)"),
+    (
+        "PositionalEncoding(d_model=99)",
+        SEQUENCE,
+        "d_model=99 of PositionalEncoding is not used: its input has 8 features",
+    ),
+    (
+        "TransformerEncoder(num_heads=2, d_model=512)",
+        SEQUENCE,
+        "d_model=512 of TransformerEncoder is not used: its input has 8 features",
+    ),
+    (
+        "MultiHeadAttention(embed_dim=512)",
+        SEQUENCE,
+        "embed_dim=512 of MultiHeadAttention is not used: its input has 8 features",
+    ),
+    (
+        "MultiHeadAttention(2, 2, batch_first=false)",
+        SEQUENCE,
+        "batch_first=false of MultiHeadAttention is not used: the batch comes first",
+    ),
+    (
+        "MultiHeadAttention(2, 2, return_attention_scores=true)",
+        SEQUENCE,
+        "return_attention_scores=true of MultiHeadAttention is not used: a layer has one output",
+    ),
+]
+
+
+@pytest.mark.parametrize(("layers", "given", "words"), NOTES, ids=[each[0] for each in NOTES])
+def test_what_contradicts_the_input_or_is_not_used_is_a_note(layers, given, words):
+    notes = [note.text for note in plan_of(f"{layers} Flatten() Dense(1)", given).notes]
+    assert words in notes
+
+
+@pytest.mark.parametrize(
+    ("layers", "given"),
+    [
+        ("Dense(3, dtype='float32', input_shape=(10,))", VECTOR),
+        ("Dense(3, input_shape=10, batch_input_shape=(32, 10))", VECTOR),
+        ("Embedding(9, 3, input_length=6)", "(6,)"),
+        ("Embedding(9, 3, input_length=6, input_shape=(None,))", "(None,)"),
+        ("PositionalEncoding(d_model=8, max_len=20)", SEQUENCE),
+        ("TransformerEncoder(num_heads=2, d_model=8, batch_first=true)", SEQUENCE),
+    ],
+)
+def test_what_agrees_with_the_input_is_no_note(layers, given):
+    assert not any("not used" in note.text for note in plan_of(f"{layers} Dense(1)", given).notes)
+
+
+@pytest.mark.parametrize(
+    ("layers", "given", "words"),
+    [
+        ("LSTM(3, time_major=true)", SEQUENCE, "LSTM has time_major=true: the batch comes first here"),
+        ("Bidirectional(GRU(3, time_major=true))", SEQUENCE, "GRU has time_major=true"),
+        ("ConvLSTM2D(3, time_major=true)", FILM, "ConvLSTM2D has time_major=true"),
+        ("ConvLSTM2D(3, return_state=true)", FILM, "ConvLSTM2D has return_state=true"),
+        ("PositionalEncoding(max_len=3)", SEQUENCE, "PositionalEncoding has max_len=3, and its input has 20 steps"),
+    ],
+)
+def test_what_would_be_another_network_is_refused(layers, given, words):
+    with pytest.raises(CheckFailed, match=words):
+        plan_of(layers, given)

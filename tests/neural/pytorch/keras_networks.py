@@ -182,6 +182,17 @@ TWINS = {
             lambda k: k.Conv2D(2, 3, dilation_rate=2, activation="sigmoid"),
         ),
     ),
+    "transposed_with_output_padding_of_0": Twin(
+        (5, 6, 3),
+        """Conv2DTranspose(4, 3, strides=2, padding="same", output_padding=0)
+        Conv2DTranspose(3, 4, strides=2, padding="same", output_padding=(0, 1))
+        Conv2DTranspose(2, (2, 3), strides=3, output_padding=0)""",
+        chain(
+            lambda k: k.Conv2DTranspose(4, 3, strides=2, padding="same", output_padding=0),
+            lambda k: k.Conv2DTranspose(3, 4, strides=2, padding="same", output_padding=(0, 1)),
+            lambda k: k.Conv2DTranspose(2, (2, 3), strides=3, output_padding=0),
+        ),
+    ),
     "sequence_convolution": Twin(
         (13, 4),
         """Conv1D(6, 3, padding="causal", activation="relu") BatchNormalization() MaxPooling1D(2)

@@ -360,11 +360,34 @@ def test_empty_places_do_not_change_the_answer():
     [
         ('execution { device: "cpu" }', '"cpu"'),
         ('execution { device: "cuda:1" }', '"cuda:1" if torch.cuda.device_count() > 1 else "cpu"'),
+        ('execution { device: "cuda:08" }', '"cuda:8" if torch.cuda.device_count() > 8 else "cpu"'),
+        ('train { device: "GPU:1" }', '"cuda:1" if torch.cuda.device_count() > 1 else "cpu"'),
+        ('execution { device: "mps" }', '"mps" if torch.backends.mps.is_available() else "cpu"'),
+        ('execution { device: "tpu:3" }', '"cuda" if torch.cuda.device_count() > 0 else "cpu"'),
         ("", '"cuda" if torch.cuda.device_count() > 0 else "cpu"'),
     ],
 )
 def test_the_device(text, device):
     assert f"\nDEVICE = {device}\n" in source("    Dense(1)", rest=f"loss: mse {text}")
+
+
+def test_the_device_of_a_layer_is_read_as_strictly():
+    assert 'DEVICE = "cuda:1" if' in source('    Dense(1) @ "gpu:01"', rest="loss: mse")
+    with pytest.raises(CheckFailed, match="unknown device 'cuda:¹'"):
+        source('    Dense(1) @ "cuda:¹"', rest="loss: mse")
+
+
+TAKEN = ["SEED", "EPOCHS", "BATCH_SIZE", "DEVICE", "Callable", "F", "Bidirectional", "BidirectionalModel", "Exception"]
+
+
+@pytest.mark.parametrize("name", [*TAKEN, "ResidualConnection1", "__debug__", "x"])
+def test_a_network_may_have_any_name(name, tmp_path):
+    text = f"""network {name} {{ input: (6, 4) layers: ResidualConnection {{ Dense(4) }} Bidirectional(LSTM(3)) Dense(1)
+      loss: mse optimizer: SGD(ExponentialDecay(0.1, 9, 0.5)) metrics: [f1] train {{ epochs: 1 seed: 3 }} }}"""
+    module = load(compile_plan(checked(parse(text))))
+    data = {"x": torch.zeros(8, 6, 4), "y": torch.zeros(8, 1)}
+    assert len(module.train(module.build_model(), data, device="cpu")) == 1
+    assert (module.SEED, module.EPOCHS, module.BATCH_SIZE, module.DEVICE[:1]) == (3, 1, 32, "c")
 
 
 def test_the_file_runs_alone(tmp_path):
