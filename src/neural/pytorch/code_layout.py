@@ -33,16 +33,17 @@ def laid_out(line: str) -> list[str]:
 
 def _apart(line: str) -> tuple[str, str]:
     """Return the code and the comment at the end of a line."""
-    code, mark, comment = line.partition("  # ")
-    return (code, "# " + comment) if mark else (line, "")
+    at = next((place for place, char, _ in _walk(line) if char == "#" and line[:place].endswith("  ")), -1)
+    return (line[: at - 2], line[at:]) if at > 0 else (line, "")
 
 
 def _walk(text: str) -> list[tuple[int, str, int]]:
     """Return place, character and depth of each character outside of strings."""
-    found, depth, quote = [], 0, ""
+    found, depth, quote, escaped = [], 0, "", False
     for place, char in enumerate(text):
         if quote:
-            quote = "" if char == quote else quote
+            quote = "" if char == quote and not escaped else quote
+            escaped = char == "\\" and not escaped
             continue
         if char in "\"'":
             quote = char
