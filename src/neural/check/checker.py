@@ -14,6 +14,7 @@ from neural.check.expansion import Expander, TooManyLayers
 from neural.check.findings import Findings
 from neural.check.graph import connect
 from neural.check.inputs import inputs_of, renamed
+from neural.check.output_notes import note_outputs
 from neural.check.training import TrainingSections
 from neural.errors import CheckFailed, Sources, Span, nearest
 from neural.language.tree import SECTIONS
@@ -112,6 +113,8 @@ def _plan(source: SourceFile, network: Network, findings: Findings) -> Plan | No
     )
     if layers:
         _unread(plan, findings, network)
+        if not findings.problems:
+            note_outputs(plan, findings)
     elif not findings.problems:
         findings.problem(f"the network {network.name} has no layers", network.name_span, expected="layers: Dense(10)")
     return _finished(plan, findings)
