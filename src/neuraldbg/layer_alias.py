@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import fnmatch
 import re
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,19 @@ def resolve(layout: Layout, name: str) -> str:
     if layer is not None and parameter in layer.params:
         return owner
     raise UnknownLayer(name, nearest(layout, name))
+
+
+def fits(layout: Layout, pattern: str, path: str) -> bool:
+    """Return True if a pattern is that of a path or of its end (``attention.*`` is ``layers.0.attention.query``, too),
+    or of an alias of the layer. The path of a whole model is "".
+    """
+    names = [path, f".{path}", *([name] if (name := alias(layout, path)) else ())]
+    if any(fnmatch.fnmatchcase(name, end) for name in names for end in (pattern, f"*.{pattern}")):
+        return True
+    try:
+        return resolve(layout, pattern) == path
+    except UnknownLayer:
+        return False
 
 
 def nearest(layout: Layout, name: str, most: int = 3) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import logging
 import re
 import threading
@@ -18,7 +17,7 @@ from neuraldbg.control.hook_moments import BETWEEN_STEPS, OF_LAYERS, Context, Ho
 from neuraldbg.control.hooks import RECORDED_BYTES
 from neuraldbg.control.registered_hooks import follow_registered, registered
 from neuraldbg.errors import ConfigError, TrainingHalted, UnknownLayer
-from neuraldbg.layer_alias import alias, resolve
+from neuraldbg.layer_alias import fits, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -142,7 +141,7 @@ class SessionHooks:
         """Yield an error, with the nearest names, for each pattern that fits no layer; none before layers are known."""
         layout = self._layout()
         for pattern in hook.patterns if layout.layers else ():
-            if not any(_fits(layout, pattern, layer.path) for layer in layout.layers):
+            if not any(fits(layout, pattern, layer.path) for layer in layout.layers):
                 try:
                     resolve(layout, pattern)
                 except UnknownLayer as error:
@@ -252,12 +251,12 @@ class SessionHooks:
         if layout is not self._known:
             self._known, self._matched = layout, {}
         key, known = (hook.serial, path), self._matched
-        fits = known.get(key)
-        if fits is None:
+        taken = known.get(key)
+        if taken is None:
             layer = layout.by_path.get(path)
             plain = bool(path) and layer is not None and layer.type not in _CONTAINERS
-            fits = known[key] = any(_fits(layout, one, path) for one in hook.patterns) if hook.patterns else plain
-        return fits
+            taken = known[key] = any(fits(layout, one, path) for one in hook.patterns) if hook.patterns else plain
+        return taken
 
     def _run(
         self,
@@ -382,19 +381,6 @@ class SessionHooks:
             "its layers were not called, or only inside of a compiled graph, which calls no hook (with "
             "TORCH_COMPILE_DISABLE=1 nothing is compiled)"
         )
-
-
-def _fits(layout: Layout, pattern: str, path: str) -> bool:
-    """Return True if a pattern is that of a path or of its end (``attention.*`` is ``layers.0.attention.query``, too),
-    or of an alias of the layer. The path of a whole model is "".
-    """
-    names = [path, f".{path}", *([name] if (name := alias(layout, path)) else ())]
-    if any(fnmatch.fnmatchcase(name, end) for name in names for end in (pattern, f"*.{pattern}")):
-        return True
-    try:
-        return resolve(layout, pattern) == path
-    except UnknownLayer:
-        return False
 
 
 def _trim(results: Sequence[HookResult], new: HookResult) -> None:

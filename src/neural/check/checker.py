@@ -61,7 +61,7 @@ def _network(source: SourceFile, name: str | None, findings: Findings) -> Networ
         return networks[int(name) - 1]
     same = [each for each in networks if each.name == name]
     if not same:
-        known = [each.name for each in networks]
+        known = list(dict.fromkeys(each.name for each in networks))
         near = nearest(name, known)
         findings.problem(
             f"no network is called {name!r}",

@@ -25,6 +25,8 @@ _SEPARATORS = {";": "semicolons", "\t": "tabs"}
 _INDEX = re.compile(r"|Unnamed: 0|__index_level_\d+__")
 """Names that pandas gives to the numbers of rows."""
 _SHOWN = 8
+_SCALES = 1000
+"""How many times the smallest deviation, and the smallest largest value, the others may be."""
 _FEWER = "give a file with fewer rows, or a .npz file"
 
 
@@ -167,7 +169,21 @@ def _targets(path: Path, name: str, column: Any) -> tuple[Array, tuple[str, ...]
     return numbers, tuple(classes.tolist())
 
 
+def _notice_scales(columns: dict[str, Array], plan: Plan, notes: list[str]) -> None:
+    """Notice columns of very different scales: the largest of them then decide alone for long."""
+    if any(each.ids for each in plan.inputs):
+        return
+    finite = [values for values in columns.values() if np.isfinite(values).all() and values.std() > 0]
+    deviations, largest = ([float(of(values)) for values in finite] for of in (np.std, lambda one: np.abs(one).max()))
+    if len(finite) > 1 and min(max(each) / min(each) for each in (deviations, largest)) >= _SCALES:
+        notes.append(
+            f"the columns' standard deviations range from {min(deviations):.1g} to {max(deviations):.1g}, and stay as "
+            "they are: bring each to a mean of 0 and a deviation of 1"
+        )
+
+
 def _by_input(path: Path, columns: dict[str, Array], plan: Plan, notes: list[str]) -> dict[str, Array]:
+    _notice_scales(columns, plan, notes)
     if len(plan.inputs) == 1:
         return {"x": np.stack(list(columns.values()), axis=1)}
     names = {each.name for each in plan.inputs}
