@@ -25,8 +25,10 @@ def check_names(options: Mapping[str, Any], file: str | None, network: str | Non
     try:
         patterns = patterns_of(options["breakpoints"])
         check_stops(options["events"], Asked(patterns, options["at"], each=options["step"]))
-        layout = layout_of(file, network) if patterns and file is not None else None
-        for pattern in patterns if layout is not None else ():
+        if not patterns or file is None:
+            return
+        layout = layout_of(file, network)
+        for pattern in patterns:
             if not any(fits(layout, pattern, layer.path) for layer in layout.layers):
                 resolve(layout, pattern)
     except (ConfigError, UnknownLayer) as error:
@@ -37,14 +39,17 @@ def layout_of(file: str, network: str | None) -> Layout:
     """Return the layers of the program that a file becomes, as the debugger will find them. The random numbers of the
     training stay what they are.
     """
-    import torch  # noqa: PLC0415
-
-    from neural.building import build  # noqa: PLC0415
+    from neural.building import compile_plan, load  # noqa: PLC0415
+    from neural.check.checker import checked  # noqa: PLC0415
+    from neural.language.reader import read  # noqa: PLC0415
     from neuraldbg.nouns import Layout  # noqa: PLC0415
     from neuraldbg.nouns.layout import Layer  # noqa: PLC0415
 
-    with torch.random.fork_rng(devices=()):
-        model = build(file, network)
+    source = read(file)
+    plan = checked(source, network)
+    program = load(compile_plan(plan, source.text), plan.name)
+    with program.torch.random.fork_rng(devices=()):
+        model = program.build_model()
     return Layout(
         tuple(
             Layer(
