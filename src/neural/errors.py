@@ -183,5 +183,17 @@ def nearest(name: str, known: Iterable[str]) -> str:
     by_lower = {each.lower(): each for each in known}
     if name.lower() in by_lower:
         return by_lower[name.lower()]
-    found = difflib.get_close_matches(name.lower()[:60], by_lower, n=1, cutoff=0.6)
-    return by_lower[found[0]] if found else ""
+    said = name.lower()[:60]
+    found = difflib.get_close_matches(said, by_lower, n=8, cutoff=0.6)
+    # One slip of the fingers comes first: `adma` is as like Adamax as Adam.
+    return by_lower[next((one for one in found if _one_slip(said, one)), found[0])] if found else ""
+
+
+def _one_slip(said: str, known: str) -> bool:
+    """Return True if one letter is missing, too many or another one, or if two neighbours have changed places."""
+    start = 0
+    while start < min(len(said), len(known)) and said[start] == known[start]:
+        start += 1
+    mine, other = said[start:], known[start:]
+    swapped = mine[:2] == other[:2][::-1] and mine[2:] == other[2:]
+    return swapped or mine[1:] == other or mine == other[1:] or mine[1:] == other[1:]

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _SECTIONS = {"the loss is computed": "loss", "the optimizer is created": "optimizer"}
 """Words of a place in the compiled program, with the section of the file that made it."""
+_LONGEST = 5
+"""Lines of a section that are shown."""
 _SCHEDULE = "the scheduler is created"
 
 
@@ -44,11 +46,15 @@ def _numbers(cause: Mapping[str, Any], plan: Plan, source: SourceFile) -> Iterat
         if what == _SCHEDULE:
             name = "lr_schedule" if "lr_schedule" in sections else "optimizer"
         if name in sections:
-            yield sections[name]
+            yield from sections[name]
 
 
-def _sections(network: Network) -> dict[str, int]:
-    return {section.name: section.name_span.line for section in network.sections}
+def _sections(network: Network) -> dict[str, range]:
+    """Return the lines of each section, of a long one the first."""
+    return {
+        one.name: range(one.name_span.line, min(one.span.end_line, one.name_span.line + _LONGEST - 1) + 1)
+        for one in network.sections
+    }
 
 
 def layer_at(path: str, plan: Plan) -> LayerPlan | None:

@@ -42,6 +42,19 @@ def test_the_optimizer_stands_for_a_schedule_that_is_written_in_it():
     assert lines == ["In a.neural:", "  10 |   optimizer: SGD(learning_rate=ExponentialDecay(0.1, 100, 0.9))"]
 
 
+def test_an_optimizer_on_several_lines_is_shown_with_its_arguments():
+    text = SCHEDULED.replace("ExponentialDecay(0.1, 100, 0.9)", "\n    5.0,\n    momentum=0.9\n  ")
+    lines = told(text, {"layer": None, **place("the optimizer is created")})
+    assert lines[1:] == [
+        "  10 |   optimizer: SGD(learning_rate=",
+        "  11 |     5.0,",
+        "  12 |     momentum=0.9",
+        "  13 |   )",
+    ]
+    long = SCHEDULED.replace("ExponentialDecay(0.1, 100, 0.9)", "\n" * 9 + "0.1")
+    assert len(told(long, {"layer": None, **place("the optimizer is created")})) == 6, "a heading and five lines"
+
+
 def test_a_layer_within_a_block_is_found_by_its_path():
     plan = checked(parse(SCHEDULED, "a.neural"))
     names = [layer.name for layer in plan.walk()]

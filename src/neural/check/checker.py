@@ -14,6 +14,7 @@ from neural.check.expansion import Expander, TooManyLayers
 from neural.check.findings import Findings
 from neural.check.graph import connect
 from neural.check.inputs import inputs_of, renamed
+from neural.check.output_notes import note_outputs
 from neural.check.training import TrainingSections
 from neural.errors import CheckFailed, Sources, Span, nearest
 from neural.language.tree import SECTIONS
@@ -60,7 +61,7 @@ def _network(source: SourceFile, name: str | None, findings: Findings) -> Networ
         return networks[int(name) - 1]
     same = [each for each in networks if each.name == name]
     if not same:
-        known = [each.name for each in networks]
+        known = list(dict.fromkeys(each.name for each in networks))
         near = nearest(name, known)
         findings.problem(
             f"no network is called {name!r}",
@@ -112,6 +113,8 @@ def _plan(source: SourceFile, network: Network, findings: Findings) -> Plan | No
     )
     if layers:
         _unread(plan, findings, network)
+        if not findings.problems:
+            note_outputs(plan, findings)
     elif not findings.problems:
         findings.problem(f"the network {network.name} has no layers", network.name_span, expected="layers: Dense(10)")
     return _finished(training.agreed(plan), findings)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -43,9 +44,21 @@ def _with_kind(args: list[str]) -> list[str]:
     from neuraldbg.cli.tunnel_options import KINDS  # noqa: PLC0415 (--help needs none of it)
 
     at = args.index("--tunnel")
-    if "--" in args[:at] or (at + 1 < len(args) and args[at + 1].lower() in KINDS):
+    if "--" in args[:at]:
+        return args
+    word = args[at + 1] if at + 1 < len(args) else ""
+    if word.lower() in KINDS or (word.isalnum() and not Path(word).exists()):  # FILE has an extension: a kind misspelt
         return args
     return [*args[:at], f"--tunnel={KINDS[0]}", *args[at + 1 :]]
+
+
+def _known_kind(ctx: click.Context, _: click.Parameter, kind: str | None) -> str | None:
+    """Return a kind of tunnel. Raises UsageError for another one: `neuraldbg` would take it for a script."""
+    from neuraldbg.cli.tunnel_options import KINDS  # noqa: PLC0415 (--help needs none of it)
+
+    if kind is not None and kind.lower() not in KINDS:
+        raise click.UsageError(f"unknown tunnel {kind!r}: {', '.join(KINDS[:-1])} or {KINDS[-1]}", ctx)
+    return kind
 
 
 class _Command(click.Command):
@@ -71,6 +84,7 @@ class _Command(click.Command):
 @click.option("--anomalies", is_flag=True, help="The same for anomalies: instability, growth of weights.")
 @click.option("--vanishing-threshold", metavar="X", help="The RMS below which a gradient has vanished. Default: 1e-7.")
 @click.option("--activation-threshold", metavar="X", help="The share of units that may be dead. Default: 0.5.")
+@click.option("--overhead", metavar="SHARE", help="The share of time that watching may take, or full. Default: 1%.")
 @click.option("--alert-on-nan", is_flag=True, help="Alert at the first value that is NaN or infinite.")
 @click.option("--halt", is_flag=True, help="Stop the training before a bad step is applied.")
 @click.option("--step", is_flag=True, help="Stop before each layer.")
@@ -78,12 +92,17 @@ class _Command(click.Command):
     "--breakpoint", "breakpoints", multiple=True, metavar="LAYER", help="Stop after a layer, such as Dense_1."
 )
 @click.option("--break-on", "events", multiple=True, metavar="EVENT", help="Stop at an event, such as nan.")
-@click.option("--at", metavar="STEP", help="Stop in this training step only, counted from 0.")
+@click.option("--at", type=click.IntRange(min=0), metavar="STEP", help="Stop in this step only, counted from 0.")
 @click.option("--dashboard/--no-dashboard", default=True, help="Show the run in the browser. Default: it does.")
 @click.option(
     "--port", type=click.IntRange(0, 65_535), help="The port of the dashboard. Default: 8050, or the next free."
 )
-@click.option("--tunnel", metavar="[KIND]", help="Reach the page from another machine: ssh, ngrok or cloudflared.")
+@click.option(
+    "--tunnel",
+    metavar="[KIND]",
+    callback=_known_kind,
+    help="Reach the page from another machine: ssh, ngrok or cloudflared.",
+)
 @click.option("--tunnel-ttl", metavar="TIME", help="Close a tunnel of ngrok or cloudflared after 30m, 2h, ...")
 @click.option("--theme", type=click.Choice(("auto", "dark", "light")), help="The colours of the page.")
 @click.option("--export", metavar="FILE", help="Also write the whole run as JSON.")
@@ -111,7 +130,13 @@ def COMMAND(  # noqa: N802 (the contract)
     if file is None:
         raise click.UsageError("name a .neural file or a Python script, or two runs with --compare")
     given, words = _options(options), None
-    if is_script(file, arguments, wanted):
+    script = is_script(file, arguments, wanted)
+    stops = bool(options["step"] or options["breakpoints"] or options["events"] or options["at"] is not None)
+    if stops:
+        from neural.cli.stop_names import check_names  # noqa: PLC0415
+
+        check_names(options, None if script else file, wanted.network)
+    if script:
         line = (file, *arguments)
     else:
         from neural.file_lines import file_lines  # noqa: PLC0415
@@ -125,7 +150,6 @@ def COMMAND(  # noqa: N802 (the contract)
         def words(diagnosis: Diagnosis) -> str:
             return "\n".join(file_lines(diagnosis.to_dict(), prepared.plan, prepared.source))
 
-    stops = bool(options["step"] or options["breakpoints"] or options["events"] or options["at"])
     whole = ["debug" if stops else "run", *given, *line]
     announce((), shlex.join(["neuraldbg", *whole]))
     return main(whole, words)
@@ -164,6 +188,7 @@ _PASSED = {
     "tunnel_ttl": "--tunnel-ttl",
     "alert_on_nan": "--alert-on-nan",
     "halt": "--halt",
+    "overhead": "--overhead",
     "vanishing_threshold": "--vanishing-threshold",
     "activation_threshold": "--activation-threshold",
     "export": "--export",

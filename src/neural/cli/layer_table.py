@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from neural.language.formatter import value_text
@@ -41,11 +42,15 @@ def table(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _rows(layer: LayerPlan, depth: int) -> Iterator[tuple[str, str, str]]:
-    count = "" if depth else f"{layer.parameter_count:,}"
-    yield ("  " * depth + layer.name, shape_text(layer.shape), count)
+def _rows(layer: LayerPlan, depth: int, around: str = "") -> Iterator[tuple[str, str, str]]:
+    """Return the row of a layer, and those of its block by the paths that `--breakpoint` takes."""
+    yield ("  " * depth + around + layer.name, shape_text(layer.shape), f"{layer.parameter_count:,}")
     for child in layer.children:
-        yield from _rows(child, depth + 1)
+        if layer.type == "Bidirectional":  # one program for each direction, which have names of their own
+            for name in ("ahead", "back"):
+                yield from _rows(replace(child, name=name), depth + 1, f"{around}{layer.name}.")
+        else:
+            yield from _rows(child, depth + 1, f"{around}{layer.name}.")
 
 
 def _training(plan: Plan) -> Iterator[str]:

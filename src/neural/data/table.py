@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -27,6 +28,8 @@ _SEPARATORS = {";": "semicolons", "\t": "tabs"}
 _INDEX = re.compile(r"|Unnamed: 0|__index_level_\d+__")
 """Names that pandas gives to the numbers of rows."""
 _SHOWN = 8
+_SCALES = 1000
+"""How many times the smallest deviation, and the smallest largest value, the others may be."""
 _FEWER = "give a file with fewer rows, or a .npz file"
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
 _WORDS = {"string": "words", "large_string": "words", "null": "nothing"}
@@ -102,17 +105,19 @@ def _read(path: Path, notes: list[str]) -> _Table:
             if path.suffix.lower() == ".parquet":
                 return _Table(path, parquet.read_table(file))
             separator = "\t" if path.suffix.lower() == ".tsv" else ","
-            table = csv.read_csv(file, parse_options=csv.ParseOptions(delimiter=separator))
+            encoding = _encoding(file, notes)
+            options = csv.ReadOptions(encoding=encoding)
+            table = csv.read_csv(file, options, csv.ParseOptions(delimiter=separator))
             other = next((each for each in _SEPARATORS if each in table.column_names[0]), None)
             if table.num_columns == 1 and other is not None:
                 notes.append(f"the columns are separated by {_SEPARATORS[other]}")
                 file.seek(0)
                 separator = other
-                table = csv.read_csv(file, parse_options=csv.ParseOptions(delimiter=separator))
+                table = csv.read_csv(file, options, csv.ParseOptions(delimiter=separator))
             if not _is_sample(table, notes):
                 return _Table(path, table, 1)
             file.seek(0)
-            options = csv.ReadOptions(autogenerate_column_names=True)
+            options = csv.ReadOptions(encoding=encoding, autogenerate_column_names=True)
             return _Table(path, csv.read_csv(file, options, csv.ParseOptions(delimiter=separator)), 0)
     except OSError as error:
         raise DataUnfit(f"{path} cannot be read: {error.strerror or error}") from None
@@ -120,6 +125,21 @@ def _read(path: Path, notes: list[str]) -> _Table:
         raise DataUnfit(f"{path} needs more memory than there is: {_FEWER}") from None
     except (pa.ArrowException, ValueError) as error:
         raise DataUnfit(f"{path} cannot be read: {_one_line(error)}") from None
+
+
+def _encoding(file: BinaryIO, notes: list[str]) -> str:
+    """Return how the characters are written: Latin-1 can be read from any bytes, so it is what is no UTF-8."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            decoder.decode(block)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        notes.append("the file is no UTF-8, and was read as Latin-1")
+        return "latin-1"
+    finally:
+        file.seek(0)
+    return "utf8"
 
 
 def _one_line(error: Exception) -> str:
@@ -235,7 +255,21 @@ def _targets(table: _Table, name: str, column: Any) -> tuple[Array, tuple[str, .
     return numbers, tuple(classes.tolist())
 
 
+def _notice_scales(columns: dict[str, Array], plan: Plan, notes: list[str]) -> None:
+    """Notice columns of very different scales: the largest of them then decide alone for long."""
+    if any(each.ids for each in plan.inputs):
+        return
+    finite = [values for values in columns.values() if np.isfinite(values).all() and values.std() > 0]
+    deviations, largest = ([float(of(values)) for values in finite] for of in (np.std, lambda one: np.abs(one).max()))
+    if len(finite) > 1 and min(max(each) / min(each) for each in (deviations, largest)) >= _SCALES:
+        notes.append(
+            f"the columns' standard deviations range from {min(deviations):.1g} to {max(deviations):.1g}, and stay as "
+            "they are: bring each to a mean of 0 and a deviation of 1"
+        )
+
+
 def _by_input(path: Path, columns: dict[str, Array], plan: Plan, notes: list[str]) -> dict[str, Array]:
+    _notice_scales(columns, plan, notes)
     if len(plan.inputs) == 1:
         return {"x": np.stack(list(columns.values()), axis=1)}
     names = {each.name for each in plan.inputs}

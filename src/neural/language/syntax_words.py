@@ -5,6 +5,7 @@ lark names tokens (`RPAR`); a person is told what could stand there (`)`, "a lay
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from neural.errors import Problem, Sources, Span, nearest
@@ -17,6 +18,8 @@ MARKS = {
     "RBRACE": "'}'",
 }  # fmt: skip
 CLOSED = {"RPAR": "LPAR", "RSQB": "LSQB", "RBRACE": "LBRACE"}
+_QUOTED = re.compile(r"""#[^\n]*|//[^\n]*|/\*[\s\S]*?\*/|"[^"\n]*"|'[^'\n]*'""")
+"""Comments and strings, in which brackets do not count."""
 VALUE_STARTS = frozenset({"NUMBER", "STRING", "LSQB"})
 TOP_LEVEL = ("network", "define", "research")
 
@@ -32,7 +35,32 @@ def problem_of(error: Any, sources: Sources) -> Problem:
     if token.type == "$END":
         return _ends_early(opened, accepted, stack, sources)
     place = Span(token.line, token.column, token.end_line, token.end_column)
-    return _misplaced(str(token), place, accepted, stack, sources)
+    begins = not sources.lines[place.line - 1][: place.column - 1].strip()
+    later = stack[-1] if stack and str(token) == ":" and getattr(stack[-1], "type", None) == "NAME" else None
+    if later is not None:  # `layers:` after an open bracket is read up to its colon
+        begins = not sources.lines[later.line - 1][: later.column - 1].strip()
+    unclosed = _unclosed(opened, place, stack, sources) if begins else None
+    return unclosed or _misplaced(str(token), place, accepted, stack, sources)
+
+
+def _unclosed(opened: list[Any], place: Span, stack: list[Any], sources: Sources) -> Problem | None:
+    """Return the problem of a round or square bracket of an earlier line, if that is the innermost one that is open."""
+    token = opened[-1] if opened else None
+    if token is None or token.type == "LBRACE" or token.line >= place.line:
+        return None
+    plain = _QUOTED.sub("", "\n".join(sources.lines))
+    if plain.count(token) <= plain.count(CLOSING[token.type]):  # it is closed: something else is wrong in between
+        return None
+    at = next((index for index, each in enumerate(stack) if each is token), 0)
+    owner = stack[at - 1] if at else None
+    if getattr(owner, "type", None) == "COLON":
+        owner = stack[at - 2]
+    named = isinstance(owner, str) and str(owner).isidentifier()
+    message = (
+        f"the {token} of {owner} in line {token.line} is never closed" if named else f"this {token} is never closed"
+    )
+    span = Span(token.line, token.column, token.end_line, token.end_column)
+    return sources.problem(message, span, expected=f"a {CLOSING[token.type]} before line {place.line}")
 
 
 def _misplaced(text: str, place: Span, accepted: set[str], stack: list[Any], sources: Sources) -> Problem:

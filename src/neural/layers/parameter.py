@@ -212,6 +212,8 @@ def bound(
     for argument in given:
         if argument.name is None:
             at += 1
+            if at > positional + 1:
+                continue  # one is told of
             if at > positional:
                 misuses.append(_too_many(owner, parameters[:positional], argument))
                 continue
@@ -233,9 +235,11 @@ def bound(
             values[parameter.name] = parameter.default
             shown = value_words(argument.value)
             near = nearest(argument.value, ACTIVATIONS) if parameter.kind is ACTIVATION and shown[0] == '"' else ""
-            misuses.append(
-                Misuse(f"{parameter.name} of {owner} is {shown}", argument.place, parameter.kind.words, near)
-            )
+            words = parameter.kind.words
+            second = parameters[1].name if positional > 1 else ""
+            if at == 1 and argument.name is None and second == "activation" and _is_activation(argument.value):
+                words = f"{words}; the activation is activation={shown}, or the second argument"
+            misuses.append(Misuse(f"{parameter.name} of {owner} is {shown}", argument.place, words, near))
             continue
         if isinstance(argument.value, float) and isinstance(values[parameter.name], int):
             rounded.append(argument)
@@ -248,6 +252,10 @@ def bound(
         values.setdefault(parameter.name, parameter.default)
     ordered = {each.name: values[each.name] for each in parameters}
     return Bound(ordered, tuple(misuses), tuple(rounded))
+
+
+def _is_activation(value: Any) -> bool:
+    return isinstance(value, str) and value.lower() in ACTIVATIONS
 
 
 RARE = ("_initializer", "_regularizer", "_constraint")

@@ -135,7 +135,7 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     from neuraldbg.control.hook_triggers import patterns_of  # noqa: PLC0415
 
     stops = Asked(patterns_of(layers), step, when, each, backward, before_step)
-    _check(events, stops)
+    check_stops(events, stops)
     program, rank = resolve(command[0], tuple(command[1:]), module=module), own_rank()
     request = Request(
         program,
@@ -161,7 +161,7 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     return lambda: launch(request, debugged)
 
 
-def _check(events: tuple[str, ...], asked: Asked) -> None:
+def check_stops(events: tuple[str, ...], asked: Asked) -> None:
     """Refuse what cannot be asked for, before the program runs. Raises ConfigError and UsageError."""
     from neuraldbg.control.asked_stops import is_nan  # noqa: PLC0415 (see COMMAND)
     from neuraldbg.control.hook_triggers import HookAction  # noqa: PLC0415

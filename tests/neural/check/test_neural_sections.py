@@ -126,6 +126,7 @@ def test_a_network_by_its_name():
     assert [plan_of(SEVERAL_NETWORKS, place).inputs[0].shape for place in "123"] == [(3,), (3,), (4,)]
     assert problems_of(SEVERAL_NETWORKS, "4")[0].message == "no network is called '4'"
     (problem,) = problems_of(SEVERAL_NETWORKS, "Largo")
+    assert problem.expected == "one of Small, Large", "each name once"
     assert (problem.message, problem.suggestion) == ("no network is called 'Largo'", "Large")
 
 
@@ -139,6 +140,8 @@ def test_a_network_by_its_name():
         ("loss: 3", "unknown loss 3", ""),
         ("loss: mse, mae", "loss has 2 values", ""),
         ("loss: huber(delta=-1)", "delta of huber is -1", ""),
+        ("optimizer: Adma", "unknown optimizer 'Adma'", "Adam"),
+        ("optimizer: Adam(learning_raet=1)", "Adam has no parameter 'learning_raet'", "learning_rate"),
         ("optimizer: Adan", "unknown optimizer 'Adan'", "Adam"),
         ("optimizer: Adam(learning_rate=0)", "learning_rate of Adam is 0", ""),
         ("optimizer: Adam(learning_rat=1)", "Adam has no parameter 'learning_rat'", "learning_rate"),
@@ -289,6 +292,17 @@ def test_the_smaller_of_two_limits_is_the_one_that_is_built():
     assert (plan.training["gradient_clip"], plan.training["seed"]) == (2, 0)
     assert compile_plan(plan).count("clip_grad_norm_(model.parameters(), 2)") == 1
     assert "global_clipnorm=2" in compile_plan(plan, backend="keras")
+
+
+def test_too_many_arguments_are_one_problem():
+    (problem,) = problems_of(network("Dense(10, relu, 30, 40, 50)"))
+    assert problem.message == "Dense takes at most two arguments without a name"
+
+
+def test_an_activation_in_the_place_of_the_units_is_told_where_it_belongs():
+    (problem,) = problems_of(network('Output("softmax")'))
+    expected = 'a whole number above 0; the activation is activation="softmax", or the second argument'
+    assert problem.expected == expected
 
 
 def test_no_more_than_twenty_problems_are_said():

@@ -65,20 +65,20 @@ def test_blocks_and_notes_in_the_table(model, capsys):
         == """\
 a.neural: network Residual, input (16, 16, 4)
 
-  layer                     output       parameters
-  ResidualConnection_1      (16, 16, 4)         296
-    Conv2D_1                (16, 16, 4)
-    Conv2D_2                (16, 16, 4)
-  ResidualConnection_2      (16, 16, 4)         296
-    Conv2D_1                (16, 16, 4)
-    Conv2D_2                (16, 16, 4)
-  ResidualConnection_3      (8, 8, 8)           920
-    Conv2D_1                (8, 8, 8)
-    Conv2D_2                (8, 8, 8)
-    Conv2D_3                (8, 8, 8)
-  GlobalAveragePooling2D_4  (8,)                  0
-  Output_5                  (2,)                 18
-  total                                       1,530
+  layer                            output       parameters
+  ResidualConnection_1             (16, 16, 4)         296
+    ResidualConnection_1.Conv2D_1  (16, 16, 4)         148
+    ResidualConnection_1.Conv2D_2  (16, 16, 4)         148
+  ResidualConnection_2             (16, 16, 4)         296
+    ResidualConnection_2.Conv2D_1  (16, 16, 4)         148
+    ResidualConnection_2.Conv2D_2  (16, 16, 4)         148
+  ResidualConnection_3             (8, 8, 8)           920
+    ResidualConnection_3.Conv2D_1  (8, 8, 8)           296
+    ResidualConnection_3.Conv2D_2  (8, 8, 8)           584
+    ResidualConnection_3.Conv2D_3  (8, 8, 8)            40
+  GlobalAveragePooling2D_4         (8,)                  0
+  Output_5                         (2,)                 18
+  total                                              1,530
 
   loss categorical_crossentropy, optimizer Adam(learning_rate=0.001, beta_1=0.9, beta_2=0.999, epsilon=1e-07)
   10 epochs of batches of 32, 0.2 of the data for validation

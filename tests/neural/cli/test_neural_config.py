@@ -39,7 +39,7 @@ WRONG = [
     ("run: {out: {a: b}}", "run: out: expected a text in quotation marks"),
     ("visualize: {format: [svg]}", "visualize: format: expected a text in quotation marks"),
     ("debug: {breakpoint: [1, fc]}", "debug: breakpoint: expected a text in quotation marks"),
-    ("debug: {at: [1]}", "debug: at: expected a number or a text, not [1]"),
+    ("debug: {at: [1]}", "debug: at: expected a whole number, not [1]"),
     ("run: 3", "run: expected options with values, such as `backend: ...`"),
     ("- run", "expected sections such as `run:`, not a list"),
     ("run: [", "is no valid YAML"),

@@ -132,6 +132,13 @@ def test_a_breakpoint_by_the_name_in_the_file_stops_there(place):
     assert child.exitstatus == 0
 
 
+def test_a_breakpoint_leaves_the_training_as_it_is(place):
+    plain = neural(place, "debug", "--no-dashboard", "tiny.neural")
+    stopped = neural(place, "debug", "--no-dashboard", "--breakpoint", "Dense*", "--at", "0", "tiny.neural")
+    assert "'breakpoint Dense*' does not stop at step 0, after layer 'Dense_1'" in stopped.stderr
+    assert stopped.stdout == plain.stdout, "the same, bit for bit"
+
+
 def test_a_script_is_debugged_with_its_own_arguments(place):
     done = neural(place, "debug", "--no-dashboard", "train.py", "--", "0.05", "--mine")
     assert done.stdout == "trained with ['0.05', '--mine']\n"
@@ -150,6 +157,12 @@ WRONG = [
     (["debug", "tiny.neural", "--compare", "a", "b"], "tiny.neural is not trained: two runs are compared"),
     (["debug", "--no-dashboard", "--tunnel", "tiny.neural"], "--tunnel is the dashboard's"),
     (["debug", "--tunnel", "ssh", "--tunnel-ttl", "2h", "tiny.neural"], "--tunnel-ttl is for --tunnel ngrok"),
+    (["debug", "--tunnel=ssl", "tiny.neural"], "unknown tunnel 'ssl': ssh, ngrok or cloudflared"),
+    (["debug", "--tunnel", "ssl", "tiny.neural"], "unknown tunnel 'ssl': ssh, ngrok or cloudflared"),
+    (["debug", "--breakpoint", "Dense_9", "tiny.neural"], "no layer is called 'Dense_9'. Did you mean: "),
+    (["debug", "--breakpoint", "Dense_*", "--breakpoint", "Conv*", "tiny.neural"], "no layer is called 'Conv*'"),
+    (["debug", "--break-on", "nna", "tiny.neural"], "Did you mean: nan"),
+    (["debug", "--break-on", "nna", "train.py"], "Usage: neural debug"),
     (["debug", "--no-dashboard", "--port", "0", "tiny.neural"], "--port is the dashboard's"),
     (["debug", "--no-dashboard", "--export", "x.csv", "tiny.neural"], "name a file that ends in .json"),
     (["run", "tiny.neural", "--epochs", "0"], "0 is not in the range"),
@@ -168,6 +181,8 @@ def test_wrong_use_is_status_2_in_words(place, monkeypatch, capsys, args, words)
     said = capsys.readouterr().err
     assert words in said
     assert "Traceback" not in said
+    if any(each.startswith(("--tunnel", "--break")) for each in args) and "--tunnel-ttl" not in args:
+        assert "neural: data" not in said, "refused before the data are prepared"
 
 
 def test_a_backend_that_is_not_there_or_not_watched(place, monkeypatch, capsys):

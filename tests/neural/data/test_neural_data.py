@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -345,3 +346,13 @@ def test_labels_from_one_count_from_zero(tmp_path):
     samples = samples_for(FLAT, data=tmp_path / "a.npz")
     assert samples.arrays["y"].tolist()[:3] == [0, 1, 2]
     assert samples.notes == ("labels from 1 to 3 count from 0",)
+
+
+@pytest.mark.parametrize(("scales", "noted"), [((1, 1, 1000, 1e6), True), ((1, 2, 3, 50), False)])
+def test_columns_of_very_different_scales_are_noted(tmp_path, scales, noted):
+    draw = np.random.default_rng(0).normal(size=(60, 4)) * scales
+    rows = [",".join(f"{value:.4f}" for value in row) + f",{place % 3}" for place, row in enumerate(draw)]
+    (tmp_path / "a.csv").write_text("a,b,c,d,label\n" + "\n".join(rows) + "\n")
+    notes = samples_for(FLAT, data=tmp_path / "a.csv").notes
+    told = [note for note in notes if re.match(r"the columns' standard deviations range from \S+ to 1e\+06, and", note)]
+    assert len(told) == noted

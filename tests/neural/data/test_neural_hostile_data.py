@@ -370,3 +370,16 @@ def test_the_example_of_the_page_runs():
     test = doctest.DocTestParser().get_doctest(example, {}, "neural.md", None, 0)
     result = doctest.DocTestRunner().run(test, out=told.append)
     assert (result.attempted, told) == (6, [])
+
+
+def test_a_table_that_is_no_utf_8_is_read_as_latin_1(tmp_path):
+    rows = "a,b,c,d,y\n" + "1,2,3,4,\u00e9t\u00e9\n4,3,2,1,hiver\n2,2,2,2,mai\n" * 4
+    (tmp_path / "old.csv").write_bytes(rows.encode("latin-1"))
+    (tmp_path / "new.csv").write_bytes(rows.encode())
+    old, new = (samples_for(FLAT, data=tmp_path / name) for name in ("old.csv", "new.csv"))
+    classes = "classes by number: hiver 0, mai 1, \u00e9t\u00e9 2"
+    assert classes in old.notes
+    assert classes in new.notes
+    said = "the file is no UTF-8, and was read as Latin-1"
+    assert said in old.notes
+    assert said not in new.notes

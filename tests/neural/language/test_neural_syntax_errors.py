@@ -13,6 +13,26 @@ a.neural:1:11: this { is never closed
   1 | network A {
     |           ^
   expected: a } before the end of the file""",
+    network("    Conv2D(16, 3\n    Flatten()"): """\
+a.neural:4:11: the ( of Conv2D in line 4 is never closed
+  4 |     Conv2D(16, 3
+    |           ^
+  expected: a ) before line 5""",
+    "network A {\n  input: (8,\n  layers: Dense(1)\n}": """\
+a.neural:2:10: the ( of input in line 2 is never closed
+  2 |   input: (8,
+    |          ^
+  expected: a ) before line 3""",
+    network("    Dense(10)", rest='metrics: ["mae"\n  loss: "mse"'): """\
+a.neural:5:12: the [ of metrics in line 5 is never closed
+  5 |   metrics: ["mae"
+    |            ^
+  expected: a ] before line 6""",
+    network("    Dense(10,\n    units=3\n    use_bias=true)"): """\
+a.neural:6:5: a comma is missing before 'use_bias'
+  6 |     use_bias=true)
+    |     ^^^^^^^^
+  expected: ',' or ')'""",
     network('    Dense(10 "relu")'): """\
 a.neural:4:14: a comma is missing before "relu"
   4 |     Dense(10 "relu")
