@@ -22,7 +22,7 @@ from neuraldbg.capture.steps.overhead_budget import Governor
 from neuraldbg.control.hook_triggers import HookAction, HookTrigger
 from neuraldbg.control.hooks import Hook
 from neuraldbg.debugger import missed_stops
-from neuraldbg.session_stops import BY_HAND
+from neuraldbg.nouns.diagnosis import AS_WRITTEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,7 +134,7 @@ def test_a_change_by_hand_is_told(person: Any, change: Callable[[dict[str, Any]]
         dbg.add_breakpoint(before_step=True, step=2)
         train(model)
     assert stops == [(2, None)]
-    told = dbg.record().info.coverage["unread"][BY_HAND]
+    told = dbg.record().info.coverage["unread"][AS_WRITTEN]
     assert CHANGES[change] in told
     assert told.endswith("changed by hand at step 2")
 
@@ -157,7 +157,7 @@ def test_a_look_changes_nothing(person: Any) -> None:
         dbg.add_breakpoint(before_step=True)
         train(model)
     assert len(stops) == 2 * STEPS
-    assert BY_HAND not in (dbg.record().info.coverage.get("unread") or {})
+    assert AS_WRITTEN not in (dbg.record().info.coverage.get("unread") or {})
     for a, b in zip(alone.state_dict().values(), model.state_dict().values(), strict=True):
         assert torch.equal(a, b)
 
