@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pexpect
 import pytest
+from tests.families import some
 
 import neuraldbg
 
@@ -216,6 +217,7 @@ def test_the_tensor_of_the_stop_is_meant_in_every_frame(folder: Path) -> None:
     assert talk.end("continue")[1] == 0
 
 
+@pytest.mark.long
 def test_what_has_no_numbers_to_show_says_what_has(folder: Path) -> None:
     talk = Talk(folder, "--breakpoint", "fc2", "--at", "0", "train.py")
     talk.stopped()
@@ -375,7 +377,7 @@ def test_without_a_terminal_nothing_stops_and_a_line_says_so(folder: Path) -> No
     )
 
 
-@pytest.mark.parametrize("option", ["--each-layer", "--step"])
+@pytest.mark.parametrize("option", some(["--each-layer", "--step"], 2))
 def test_it_stops_before_each_layer_under_either_name_and_reads_as_much_as_is_asked_for(
     folder: Path, option: str
 ) -> None:
@@ -418,6 +420,7 @@ def test_another_debugger_is_entered_where_one_is_set(folder: Path) -> None:
     assert losses(done.stdout) == bare(folder)
 
 
+@pytest.mark.long
 def test_a_debugger_of_the_terminal_that_is_named_is_entered_at_the_line_of_the_user(folder: Path) -> None:
     talk = Talk(
         folder, "--breakpoint", "fc2", "--at", "1", "train.py", PYTHONBREAKPOINT="IPython.core.debugger.set_trace",
@@ -434,6 +437,7 @@ def test_a_debugger_of_the_terminal_that_is_named_is_entered_at_the_line_of_the_
     assert losses(text) == bare(folder)[1:]
 
 
+@pytest.mark.long
 def test_quit_in_another_debugger_ends_the_training(folder: Path) -> None:
     talk = Talk(
         folder, "--breakpoint", "fc2", "--at", "1", "train.py", PYTHONBREAKPOINT="IPython.core.debugger.set_trace",
@@ -446,6 +450,7 @@ def test_quit_in_another_debugger_ends_the_training(folder: Path) -> None:
     assert "Traceback" not in text
 
 
+@pytest.mark.long
 def test_a_debugger_that_is_not_installed_is_said_and_ours_is_entered(folder: Path) -> None:
     talk = Talk(folder, "--breakpoint", "fc2", "--at", "1", "train.py", PYTHONBREAKPOINT="nowhere.set_trace")
     text = " ".join(talk.stopped().split())
@@ -515,6 +520,7 @@ def test_what_cannot_be_asked_for_is_said_before_the_program_runs(
     assert done.stdout == ""
 
 
+@pytest.mark.long
 def test_calls_of_one_layer_in_a_step_are_told_apart(folder: Path) -> None:
     (folder / "again.py").write_text(
         TRAIN.replace("{inner}", "h").replace("self.drop(self.act(self.fc1(x)))", "self.act(self.act(self.fc1(x)))"),

@@ -7,6 +7,7 @@ import zipfile
 
 import pytest
 from tests.end_to_end.place import DATA, HEAD, MODEL, TRAIN, Place, record, script
+from tests.families import some
 
 
 def test_training_in_a_thread(place: Place) -> None:
@@ -188,7 +189,9 @@ if __name__ != "__main__":
 """What many a script of one's own does when it is imported."""
 
 
-@pytest.mark.parametrize("how", [("train.py",), ("-m", "train"), (".",)], ids=["file", "module", "folder"])
+@pytest.mark.parametrize(
+    "how", some([(("train.py",),), (("-m", "train"),), ((".",),)], 3), ids=["file", "module", "folder"]
+)
 def test_modules_beside_the_script_that_have_names_of_pythons_or_of_ours(place: Place, how: tuple[str, ...]) -> None:
     """Torch imports none of these; the session, the command and what shows the diagnosis do."""
     names = ("click", "html", "pydantic", "pydantic_core", "resource", "rich", "sqlite3", "zoneinfo")

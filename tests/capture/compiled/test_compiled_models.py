@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from tests.capture.captured_run import capture_run
 from tests.capture.simulated_device import SimulatedDevice
+from tests.families import some
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -300,7 +301,9 @@ def graphs() -> int:
 LAYERS = ("blocks.0.up", "blocks.0", "blocks.9.down", "head")
 
 
-@pytest.mark.parametrize("how", ["whole", "checkpointed", "each block", "aot_eager", "eager", "in a loop of sizes"])
+@pytest.mark.parametrize(
+    "how", some(["whole", "checkpointed", "each block", "aot_eager", "eager", "in a loop of sizes"], 2)
+)
 def test_models_of_ones_own_are_seen_whole_and_make_no_more_graphs(how: str) -> None:
     def call_of(net: Blocks) -> nn.Module:
         if how == "each block":

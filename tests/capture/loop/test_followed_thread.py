@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.families import some
 from torch import nn
 
 from neuraldbg import NeuralDbg
@@ -40,7 +41,7 @@ def watched(tmp_path: Path, program: str, *options: str, switching: bool = False
     return run
 
 
-@pytest.mark.parametrize("options", [(), ("--overhead", "full")])
+@pytest.mark.parametrize("options", some([((),), (("--overhead", "full"),)], 2))
 @pytest.mark.parametrize("switching", [False, True])
 def test_one_of_four_trainings_is_followed_and_the_others_are_named(tmp_path, options, switching):
     run = watched(tmp_path, "four_trainings", *options, switching=switching)
