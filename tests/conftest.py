@@ -75,10 +75,9 @@ def unhurried(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     if request.node.get_closest_marker("budget") is not None:
         monkeypatch.setattr(sys.modules["neuraldbg.capture.steps.overhead_budget"], "DEBT_S", 60.0)
         return
-    for name in ("experiments.experiment", "readers.experiment_runner"):
-        module = sys.modules.get(f"neuraldbg.capture.{name}")
-        if module is not None:
-            monkeypatch.setattr(module, "SECONDS", 30.0)
+    experiments = sys.modules.get("neuraldbg.capture.readers.experiment_runner")
+    if experiments is not None:
+        monkeypatch.setattr(experiments, "SECONDS", 30.0)
     made = pace.Governor
     monkeypatch.setattr(pace, "Governor", lambda overhead, allowance: made(overhead, max(allowance, 3600.0)))
 

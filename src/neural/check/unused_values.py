@@ -1,4 +1,4 @@
-"""What a layer says and nobody uses: its values and the shape of its input enter, sentences for the notes leave.
+"""Values that a layer has and nobody uses: they and the shape of its input enter, sentences for the notes leave.
 
 Public files give sizes that the input has anyway. One that contradicts it is told, and changes nothing.
 """

@@ -67,7 +67,7 @@ class Bench:
     """True if all samples of the batch are equal: ignoring such an input loses nothing."""
     kept: set[str] = field(default_factory=set)
     """Inputs that are never changed, since the model rejects other values: lengths must be sorted."""
-    seconds: float = field(default_factory=lambda: SECONDS)
+    seconds: float = SECONDS
     began: float = field(default_factory=clocks.perf_counter)
 
     @property
