@@ -220,7 +220,7 @@ def test_a_closed_page_lets_the_training_go_on(browser: Browser, tmp_path: Path)
             visit.page.wait_for_timeout(4000)  # twice the lease
             run.waits()
         run.goes_on()
-        words = r"The training (continued by itself at step \d+, .*: no page of the dashboard was open)"
+        words = r"neuraldbg: the training (continued by itself at step \d+, .*: no page of the dashboard was open)"
         said = re.search(words, run.said())
         assert said is not None
         with visiting(browser) as visit:
