@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Chain, Diagnosis, Hypothesis, RunRecord
     from neuraldbg.nouns.profile import Profile
     from neuraldbg.show.forms import View
-    from neuraldbg.show.report.costs import Costs
+    from neuraldbg.show.report.costs import Chapter, Costs
 
 Row = tuple[str, str]
 """A name and its value, as a row of a table."""
@@ -111,6 +111,8 @@ class Content:
     program: tuple[Row, ...]
     watching: tuple[Row, ...]
     glossary: tuple[Row, ...]
+    chapters: tuple[Chapter, ...] = ()
+    """Parts that the caller brought along."""
 
 
 GLOSSARY: tuple[Row, ...] = (
@@ -142,9 +144,11 @@ def content(
     backgrounds: Mapping[str, Background],
     room: Callable[[View], int | None] = lambda _: None,
     profile: Profile | None = None,
+    chapters: tuple[Chapter, ...] = (),
 ) -> Content:
     """Put together what a report says. ``backgrounds`` has titles and pages of causes, by id; ``room`` says how many
-    columns over time of a view are drawn, None where as many as it has; ``profile`` is where time and memory went.
+    columns over time of a view are drawn, None where as many as it has; ``profile`` is where time and memory went;
+    ``chapters`` come before it.
     """
     likely = credible(diagnosis.hypotheses)
     footnotes = Footnotes()
@@ -171,6 +175,7 @@ def content(
         program=program(run),
         watching=watching(run, diagnosis),
         glossary=GLOSSARY,
+        chapters=chapters,
     )
 
 

@@ -40,6 +40,16 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Chapter:
+    """A part of a report that its caller brings along: sentences, tables and notes under a title."""
+
+    title: str
+    sentences: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Leak:
     """Tensors that live on from step to step, in words."""
 

@@ -74,6 +74,7 @@ def html(content: Content) -> str:
     )
     environment.filters["sentence"] = sentence
     diagnosis = content.diagnosis
+    chapters = [(f"part{i}", chapter.title) for i, chapter in enumerate(content.chapters)]
     sections = {
         "causes": content.causes,
         "chain": content.chain,
@@ -87,7 +88,8 @@ def html(content: Content) -> str:
         sign=UNICODE.verdict.get(diagnosis.verdict, ""),
         meaning=content.meaning,
         facts=facts_line(diagnosis.run, " · "),
-        parts=[part for part in (*PARTS, *LAST_PARTS) if sections.get(part[0], True)],
+        parts=[part for part in (*PARTS, *chapters, *LAST_PARTS) if sections.get(part[0], True)],
+        chapters=[(ident, one) for (ident, _), one in zip(chapters, content.chapters, strict=True)],
         chain=drawn("chain", content.drawn_chain) if content.drawn_chain else None,
         leading=[drawn(f"front{i}", one) for i, one in enumerate(content.leading)],
         further=[drawn(f"more{i}", one, ahead=False) for i, one in enumerate(content.further) if not one.view.empty],

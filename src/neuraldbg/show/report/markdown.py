@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.show.forms import View
     from neuraldbg.show.report.content import Cause, Content, Row
-    from neuraldbg.show.report.costs import Costs
+    from neuraldbg.show.report.costs import Chapter, Costs, Table
 
 WIDTH = 80
 """Columns of a drawing."""
@@ -162,19 +162,33 @@ def _costs(costs: Costs) -> Iterator[str]:
             where = f" {lines}." if lines else ""
             yield f"- **{text(leak.what)}:** {text(sentence(leak.rate))}{where} **To change it:** {text(leak.remedy)}"
         yield ""
-    for table in costs.tables:
+    yield from _tables(costs.tables, costs.notes)
+
+
+def _chapter(chapter: Chapter) -> Iterator[str]:
+    yield from _heading(2, text(chapter.title))
+    for said in chapter.sentences:
+        yield text(sentence(said))
+        yield ""
+    yield from _tables(chapter.tables, chapter.notes)
+
+
+def _tables(tables: Iterable[Table], notes: Iterable[str]) -> Iterator[str]:
+    for table in tables:
         yield from _heading(3, text(table.title))
         yield f"| {' | '.join(map(text, table.heads))} |"
         yield f"|{'|'.join(' ---: ' if i in table.numbers else ' --- ' for i in range(len(table.heads)))}|"
         for row in table.rows:
             yield f"| {' | '.join(map(text, row))} |"
         yield ""
-    for note in costs.notes:
+    for note in notes:
         yield text(sentence(note))
         yield ""
 
 
 def _rest(content: Content) -> Iterator[str]:
+    for chapter in content.chapters:
+        yield from _chapter(chapter)
     if content.costs is not None:
         yield from _costs(content.costs)
     yield from _heading(2, "The run")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, RunRecord
     from neuraldbg.nouns.profile import Profile
     from neuraldbg.show.report.content import Background
+    from neuraldbg.show.report.costs import Chapter
 
 SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md"}
 
@@ -24,15 +25,16 @@ def report(
     kind: str,
     backgrounds: Mapping[str, Background],
     profile: Profile | None = None,
+    chapters: tuple[Chapter, ...] = (),
 ) -> str:
     """Return the report as text, ``html`` or ``md``. The first raises MissingExtra without the extra ``plot``."""
     if kind == "md":
         from neuraldbg.show.report.markdown import markdown, room  # noqa: PLC0415 (only the format that is asked for)
 
-        return markdown(content(run, diagnosis, backgrounds, room, profile))
+        return markdown(content(run, diagnosis, backgrounds, room, profile, chapters))
     from neuraldbg.show.report.html import html  # noqa: PLC0415
 
-    return html(content(run, diagnosis, backgrounds, profile=profile))
+    return html(content(run, diagnosis, backgrounds, profile=profile, chapters=chapters))
 
 
 def kind_of(path: Path | str) -> str:

@@ -1,0 +1,294 @@
+"""Numbers by hand -> Step -> detectors, recorder, run folder: what a session of the toolbox has in place of capture."""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from neuraldbg import answers, clocks
+from neuraldbg.detect.watch import Watch
+from neuraldbg.errors import ConfigError
+from neuraldbg.nouns import STATS, Layer, Layout, Outcome, RunInfo, Site, Step, column
+from neuraldbg.ranks import own_rank
+from neuraldbg.record import Recorder, RingBuffer, ring_bytes
+from neuraldbg.record.outcome import save_beside, versions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from neuraldbg.config import Settings
+    from neuraldbg.nouns import Diagnosis, Event, Fact, RunRecord
+
+    Floats = npt.NDArray[np.float64]
+
+BATCH = 64
+"""Steps that are judged together: one at a time finds every cache cold."""
+MOST_CALLS = 8
+"""Tensors of one site that a step keeps apart, as the calls of a layer; the last stands for all beyond."""
+_COUNT, _RMS, _TOTAL, _NONFINITE = map(column, ("count", "rms", "total", "nonfinite"))
+_UNREAD = np.full(len(STATS), np.nan)
+_UNREAD[[column(name) for name in ("total", "count", "nonfinite", "zeros", "units", "dead", "saturated")]] = 0
+_UNREAD[[column(name) for name in ("under", "over", "dead_rows", "dead_since")]] = 0
+
+
+class _Closed(NamedTuple):
+    """A step that is over."""
+
+    step: int
+    time: float
+    rows: Mapping[int, Floats]
+    """Statistics by the row of their site."""
+    scalars: dict[str, float]
+    facts: tuple[Fact, ...]
+    layout: Layout
+
+
+class HandSteps:
+    """Collects what is recorded by hand into steps, and passes each step on as an automatic session does.
+
+    What is recorded belongs to the step that is open. It is over when ``begin`` opens another one, or, where nobody
+    numbers the steps, when a tensor of it is recorded a second time.
+
+    ``most`` is the number of sites that a run may have; further ones are counted, and not recorded.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        folder: Path | None,
+        info: RunInfo,
+        most: int,
+        types: Callable[[str], str],
+        on_step: Callable[[Step, Sequence[Event]], None],
+    ) -> None:
+        self._most, self._types, self._on_step = most, types, on_step
+        self._watch = Watch(settings.thresholds)
+        self._ring = RingBuffer(settings.record.ring, ring_bytes(settings.record))
+        self._info = replace(info, started=clocks.now(), versions=versions())
+        self._began = self._ended = clocks.perf_counter()
+        self._recorder = Recorder(folder, settings.record, self._info, rank=own_rank().rank)
+        self.lock = threading.RLock()
+        """Held while anything is recorded: several threads of a program may do so."""
+        self._step, self._last = 0, -1
+        self._numbered = False
+        """True once the program has numbered a step: then nothing else ends one."""
+        self._rows: dict[int, Floats] = {}
+        self._scalars: dict[str, float] = {}
+        self._facts: list[Fact] = []
+        self._sites: dict[Site, int] = {}
+        self._layout = Layout()
+        self._grown = False
+        self._backlog: list[_Closed] = []
+        self.refused: set[str] = set()
+        """Labels of sites beyond the most that a run may have, a thousand of them at most."""
+        self.kinds: set[str] = set()
+        """Kinds of sites, and names of scalars, that were recorded."""
+
+    # -- what is recorded -----------------------------------------------------------------------------------------
+
+    @property
+    def step(self) -> int:
+        """Number of the step that is open."""
+        return self._step
+
+    @property
+    def recorder(self) -> Recorder:
+        """The recorder of the run."""
+        return self._recorder
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The events so far."""
+        return self._watch.events
+
+    def put(self, site: Site, row: Floats) -> None:
+        """Add the statistics of a tensor, a row as in ``Step.table``, to the open step."""
+        with self.lock:
+            at = self._row_of(site)
+            if at in self._rows:
+                if not self._numbered:
+                    self.end()
+                elif site.kind == "activation":
+                    at = self._row_of(self._next_call(site))
+            if at is None:
+                return
+            self._rows[at] = np.asarray(row, np.float64)
+            self.kinds.add(site.kind)
+
+    def _next_call(self, site: Site) -> Site:
+        """Return the site of the first call of a layer that the open step does not have yet."""
+        calls = (replace(site, call=call) for call in range(1, MOST_CALLS))
+        return next((one for one in calls if self._sites.get(one) not in self._rows), replace(site, call=MOST_CALLS - 1))
+
+    def _row_of(self, site: Site) -> int | None:
+        """Return the row of a site, a new one for a site that was not recorded before; None if there are too many."""
+        known = self._sites.get(site)
+        if known is not None:
+            return known
+        if len(self._sites) >= self._most:
+            if len(self.refused) < 1000:
+                self.refused.add(site.label)
+            return None
+        self._sites[site] = len(self._sites)
+        self._grown = True
+        return self._sites[site]
+
+    def put_scalars(self, values: Mapping[str, float], step: int | None = None) -> None:
+        """Add scalars to the open step, by the names of SCALARS or ``metric/NAME``. ``step`` is its number, if the
+        program says it.
+        """
+        with self.lock:
+            if "loss" in values and "loss" in self._scalars and not self._numbered:
+                self.end()
+            if step is not None:
+                self._number(step)
+            self._scalars.update(values)
+            if "loss" in values and not math.isfinite(values["loss"]):
+                self._scalars["loss_nonfinite"] = 1.0
+            self.kinds.update(values)
+
+    def put_fact(self, fact: Fact) -> None:
+        """Add a fact to the open step."""
+        with self.lock:
+            self._facts.append(fact)
+
+    def begin(self, step: int) -> None:
+        """End the open step if it has another number, and open this one. Raises ConfigError for one that is over."""
+        with self.lock:
+            self._check(step)
+            if step != self._step:
+                self.end()
+            self._step, self._numbered = step, True
+
+    def _number(self, step: int) -> None:
+        """Give the open step the number that the program says."""
+        if self._numbered and step != self._step:
+            self.begin(step)
+            return
+        self._check(step)
+        self._step = step
+
+    def _check(self, step: int) -> None:
+        if step <= self._last:
+            raise ConfigError(
+                f"step {step} is over: step {self._last} was recorded already. Count the steps of the whole training, "
+                "over all epochs"
+            )
+
+    def end(self) -> None:
+        """End the open step, if anything of it was recorded."""
+        with self.lock:
+            if not (self._rows or self._scalars or self._facts):
+                return
+            now = clocks.perf_counter()
+            scalars = {**self._scalars, "duration": now - self._ended}
+            if (norm := self._norm()) is not None:
+                scalars.setdefault("grad_norm", norm)
+            if self._grown:
+                self._layout, self._grown = self._laid_out(), False
+            rows, facts = self._rows, tuple(self._facts)
+            self._backlog.append(_Closed(self._step, now - self._began, rows, scalars, facts, self._layout))
+            self._rows, self._scalars, self._facts, self._ended = {}, {}, [], now
+            self._last, self._step = self._step, self._step + 1
+            if len(self._backlog) >= BATCH:
+                self.deliver()
+
+    def _norm(self) -> float | None:
+        """Return the L2 norm of the step's gradients of parameters: NaN if a value is not finite, None without any."""
+        found = [row for site, at in self._sites.items() if site.kind == "param_grad"
+                 if (row := self._rows.get(at)) is not None and row[_COUNT] > 0]  # fmt: skip
+        if not found:
+            return None
+        table = np.stack(found)
+        if (table[:, _NONFINITE] > 0).any():
+            return math.nan
+        return float(np.sqrt((table[:, _RMS] ** 2 * table[:, _TOTAL]).sum()))
+
+    def _laid_out(self) -> Layout:
+        """Return the layers and the sites so far. A layer is one of the order in which it was first recorded."""
+        params: dict[str, list[str]] = {}
+        for site in self._sites:
+            named = params.setdefault(site.module, [])
+            if site.kind in ("param", "param_grad", "update") and site.name not in named:
+                named.append(site.name)
+        layers = tuple(Layer(path, self._types(path), "", leaf=True, params=tuple(of)) for path, of in params.items())
+        return Layout(layers, tuple(self._sites), called=frozenset(params))
+
+    # -- what becomes of it ---------------------------------------------------------------------------------------
+
+    def deliver(self) -> None:
+        """Judge and record the steps that are over."""
+        with self.lock:
+            backlog, self._backlog = self._backlog, []
+            for alike in _alike(backlog):
+                layout = alike[0].layout
+                tables = [_table(closed) for closed in alike]
+                steps = [_step(closed, table) for closed, table in zip(alike, tables, strict=True)]
+                if not steps[0].light:
+                    self._watch.expect(steps, layout, np.stack(tables))
+                for step in steps:
+                    self._pass_on(step, layout)
+
+    def _pass_on(self, step: Step, layout: Layout) -> None:
+        events = self._watch.observe(step, layout)
+        self._recorder.put(step, layout, events)
+        grads, acts = ({}, {}) if step.light else (answers.norms(step, layout, kind) for kind in _NORMS)
+        self._ring.add(step.index, grads, acts, step.loss)
+        self._on_step(step, events)
+
+    def record(self, coverage: Mapping[str, Any], outcome: Outcome) -> RunRecord:
+        """Return the record of the steps that are over."""
+        with self.lock:
+            self.deliver()
+            self._info = replace(self._info, coverage=dict(coverage), outcome=outcome)
+            self._recorder.tell(self._watch.events)
+            self._recorder.update_info(self._info)
+            return self._recorder.record()
+
+    def note(self, facts: Iterable[Fact]) -> None:
+        """Record facts that belong to no single step."""
+        self._recorder.note(tuple(facts))
+
+    def close(self, diagnosis: Diagnosis) -> None:
+        """Finish the run file, and write the diagnosis beside it."""
+        self._recorder.close()
+        file = self._recorder.path
+        if file is not None:
+            try:
+                save_beside(file, diagnosis, self._ring)
+            except OSError as error:
+                self._recorder.trouble(f"the diagnosis cannot be written to {file.parent}: {error}")
+
+
+_NORMS = ("param_grad", "activation")
+
+
+def _alike(backlog: list[_Closed]) -> Iterable[list[_Closed]]:
+    """Yield runs of steps of one layout that all have tables, or all have none."""
+    alike: list[_Closed] = []
+    for closed in backlog:
+        if alike and (closed.layout is not alike[0].layout or bool(closed.rows) != bool(alike[0].rows)):
+            yield alike
+            alike = []
+        alike.append(closed)
+    if alike:
+        yield alike
+
+
+def _table(closed: _Closed) -> Floats:
+    if not closed.rows:
+        return np.zeros((0, len(STATS)))
+    table = np.tile(_UNREAD, (len(closed.layout.sites), 1))
+    table[list(closed.rows)] = list(closed.rows.values())
+    return table
+
+
+def _step(closed: _Closed, table: Floats) -> Step:
+    return Step(closed.step, 0, closed.time, table, closed.scalars, closed.facts)
