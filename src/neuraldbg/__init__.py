@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from neuraldbg.session import NeuralDbg
     from neuraldbg.show.static.visualizer import DebugVisualizer, VisualizationConfig
     from neuraldbg.show.terminal.visualizer import TerminalVisualizer
+    from neuraldbg.toolbox.debug_config import DebugConfig
 
 _HOME = {
     "Alert": "neuraldbg.nouns.alert",
@@ -33,6 +34,9 @@ _HOME = {
     "Alerts": "neuraldbg.alerts",
     "Comparison": "neuraldbg.nouns.comparison",
     "Condition": "neuraldbg.control.condition",
+    "DebugConfig": "neuraldbg.toolbox.debug_config",
+    "DebugReport": "neuraldbg.toolbox.session_report",
+    "DebugSession": "neuraldbg.toolbox.debug_session",
     "DebugVisualizer": "neuraldbg.show.static.visualizer",
     "Diagnosis": "neuraldbg.nouns",
     "Event": "neuraldbg.nouns",
@@ -43,6 +47,8 @@ _HOME = {
     "HookManager": "neuraldbg.capture.layers.hook_manager",
     "HookTrigger": "neuraldbg.control.hook_triggers",
     "Hypothesis": "neuraldbg.nouns",
+    "ModelArchitectureInfo": "neuraldbg.toolbox.model_diagnostics",
+    "ModelPerformanceMetrics": "neuraldbg.toolbox.model_diagnostics",
     "NeuralDbg": "neuraldbg.session",
     "NeuralDbgError": "neuraldbg.errors",
     "RingBuffer": "neuraldbg.record.ring",
@@ -53,6 +59,7 @@ _HOME = {
     "TrainingHalted": "neuraldbg.errors",
     "TriggerEngine": "neuraldbg.control.trigger",
     "VisualizationConfig": "neuraldbg.show.static.visualizer",
+    "debug_session": "neuraldbg.toolbox.debug_session",
     "load": "neuraldbg.saved",
     "register_hook": "neuraldbg.control.registered_hooks",
 }
@@ -63,6 +70,9 @@ __all__ = [
     "Alerts",
     "Comparison",
     "Condition",
+    "DebugConfig",
+    "DebugReport",
+    "DebugSession",
     "DebugVisualizer",
     "Diagnosis",
     "Event",
@@ -73,6 +83,8 @@ __all__ = [
     "HookManager",
     "HookTrigger",
     "Hypothesis",
+    "ModelArchitectureInfo",
+    "ModelPerformanceMetrics",
     "NeuralDbg",
     "NeuralDbgError",
     "RingBuffer",
@@ -83,6 +95,7 @@ __all__ = [
     "TrainingHalted",
     "TriggerEngine",
     "VisualizationConfig",
+    "debug_session",
     "load",
     "register_hook",
 ]

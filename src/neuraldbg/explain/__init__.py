@@ -15,6 +15,7 @@ A cause that raises on a strange record becomes an ``Unjudged``, and the other c
 
 - ``cause.py``: the contract of a cause
 - ``names.py``: the names by which a person may ask about a run
+- ``missing_evidence.py``: what causes ask for and a record does not have
 - ``finding.py``: the result of a cause's judge, and the tiers
 - ``evidence/``: the readings of the record that causes weigh
 - ``causes/``: the causes, one file each
@@ -23,6 +24,7 @@ A cause that raises on a strange record becomes an ``Unjudged``, and the other c
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +36,7 @@ from neuraldbg.explain.evidence.case import Case
 from neuraldbg.explain.evidence.training_loop import brief, crashed
 from neuraldbg.explain.evidence.wording import listing, plural
 from neuraldbg.explain.finding import Finding, Tier
+from neuraldbg.explain.missing_evidence import OF_THE_PROGRAM, missing_evidence
 from neuraldbg.explain.names import Meaning, meaning
 from neuraldbg.explain.verdict import causal_chain, ranking, verdict
 from neuraldbg.explain.verdict.layer_words import LayerWords
@@ -143,7 +146,9 @@ def judge_all(case: Case) -> tuple[list[tuple[Cause, Finding]], list[Unjudged]]:
 
 
 def _placed(case: Case, hypothesis: Hypothesis) -> Hypothesis:
-    remedy = in_user_names(case, hypothesis.remedy)
+    remedy = hypothesis.remedy if case.by_hand else in_user_names(case, hypothesis.remedy)
+    if case.by_hand:  # the code is torch's, and the program's framework is not known
+        remedy = replace(remedy, code="", edits=())
     return replace(hypothesis, places=places(case, cause(hypothesis.cause), hypothesis), remedy=remedy)
 
 
@@ -196,6 +201,19 @@ def _overhead(case: Case) -> float | None:
     return float(np.median(overhead[known] / own[known]))
 
 
+def _not_given(case: Case) -> list[Unjudged]:
+    """Return what was not recorded in a run by hand, each with how many causes look at it."""
+    missing = missing_evidence(case.run)
+    counts = Counter(words for asked in missing.values() for words in asked)
+    whole = sum(not asked for asked in missing.values())
+    said = f"{plural(whole, 'cause')} of {len(missing)} could be judged in full from what was recorded by hand"
+    found = [Unjudged("causes that look at more", f"{said}; the others only in part, or not at all")]
+    for words, count in counts.most_common():
+        told = "nothing of it is known" if words == OF_THE_PROGRAM else "none was recorded"
+        found.append(Unjudged(words, f"{told}; {plural(count, 'cause')} {'look' if count > 1 else 'looks'} at that"))
+    return found
+
+
 def _blind_spots(case: Case) -> list[Unjudged]:
     """Return what could not be read in this run, and the questions that this leaves open."""
     found = [Unjudged(gap.what, f"{gap.reason}; the result may be incomplete") for gap in verdict.gaps(case)]
@@ -203,7 +221,9 @@ def _blind_spots(case: Case) -> list[Unjudged]:
         what = "the training" if crashed(case) else "every cause"
         return [*found, Unjudged(what, "no optimizer step was recorded")]
     if not len(case.loss):
-        found.append(Unjudged("the loss", "no loss was seen at a backward pass"))
+        found.append(
+            Unjudged("the loss", "none was recorded" if case.by_hand else "no loss was seen at a backward pass")
+        )
     elif len(case.loss.finite) and case.loss.finite.values.min() < 0 < case.loss.finite.values.max():
         found.append(Unjudged("the level of the loss", "it takes both signs, so its level means nothing"))
     if case.trainings:
@@ -214,7 +234,9 @@ def _blind_spots(case: Case) -> list[Unjudged]:
         )
         said += f"The others: {'; '.join(others[:4])}{more}"
         found.append(Unjudged("the loss curves of other trainings in this run", said))
-    if case.run.known(LossFact) is None:
+    if case.by_hand:
+        found += _not_given(case)
+    elif case.run.known(LossFact) is None:
         found.append(Unjudged("faults in the loss", "no graph of a loss was seen at a backward pass"))
     elif not case.terms:
         ops = ", ".join(case.loss_ops[:3])

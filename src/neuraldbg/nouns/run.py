@@ -76,6 +76,8 @@ class RunInfo:
     """Coverage: {"layers": int, "seen": int, "never_fired": [path], "notes": [str], "errors": int, ...}.
     "without_grad" are layers that were only called without gradients, where nothing is read.
 
+    "by_hand" is 1 if the numbers were recorded by hand, and nothing of the program was seen.
+
     "coarse" is the number of steps that are recorded as parts of bins, or not at all, because the recorder did not keep
     up.
     """

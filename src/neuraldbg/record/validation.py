@@ -41,6 +41,7 @@ _NUMBERED = re.compile(r"-?[0-9]{1,18}")
 _DIGITS = 400
 """Digits of an integer at most: more are beyond any float."""
 _COUNTS = (
+    "by_hand",
     "layers",
     "seen",
     "errors",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,3 +62,12 @@ class DebugConfig(Thresholds):
         'debug_output'
         """
         return Path(self.output_dir) if self.output_dir is not None else None
+
+
+def whole_in(step: int, rate: float) -> bool:
+    """Return True for a step in which whole tensors are read: a share ``rate`` of the steps, evenly spaced from 0 on.
+
+    >>> [step for step in range(10) if whole_in(step, 0.3)]
+    [0, 4, 7]
+    """
+    return step == 0 or math.floor(step * rate) > math.floor((step - 1) * rate)

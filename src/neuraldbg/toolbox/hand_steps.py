@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from neuraldbg import answers, clocks
+from neuraldbg.detect.layer_rows import is_matrix
 from neuraldbg.detect.watch import Watch
 from neuraldbg.errors import ConfigError
 from neuraldbg.nouns import STATS, Layer, Layout, Outcome, RunInfo, Site, Step, column
 from neuraldbg.ranks import own_rank
 from neuraldbg.record import Recorder, RingBuffer, ring_bytes
 from neuraldbg.record.outcome import save_beside, versions
+from neuraldbg.toolbox.layer_shapes import Shaped, layer_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -65,10 +67,9 @@ class HandSteps:
         folder: Path | None,
         info: RunInfo,
         most: int,
-        types: Callable[[str], str],
         on_step: Callable[[Step, Sequence[Event]], None],
     ) -> None:
-        self._most, self._types, self._on_step = most, types, on_step
+        self._most, self._on_step = most, on_step
         self._watch = Watch(settings.thresholds)
         self._ring = RingBuffer(settings.record.ring, ring_bytes(settings.record))
         self._info = replace(info, started=clocks.now(), versions=versions())
@@ -81,11 +82,17 @@ class HandSteps:
         """True once the program has numbered a step: then nothing else ends one."""
         self._rows: dict[int, Floats] = {}
         self._scalars: dict[str, float] = {}
+        self._carried: dict[str, float] = {}
+        """Scalars that belong to the next step, and do not open it."""
         self._facts: list[Fact] = []
         self._sites: dict[Site, int] = {}
+        self._shapes: dict[str, dict[str, Shaped]] = {}
+        """Parameters by layer and name."""
         self._layout = Layout()
         self._grown = False
         self._backlog: list[_Closed] = []
+        self.count = 0
+        """Number of steps that are over."""
         self.refused: set[str] = set()
         """Labels of sites beyond the most that a run may have, a thousand of them at most."""
         self.kinds: set[str] = set()
@@ -97,6 +104,11 @@ class HandSteps:
     def step(self) -> int:
         """Number of the step that is open."""
         return self._step
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """The sites that were recorded, each with a row of its own."""
+        return tuple(self._sites)
 
     @property
     def recorder(self) -> Recorder:
@@ -122,10 +134,20 @@ class HandSteps:
             self._rows[at] = np.asarray(row, np.float64)
             self.kinds.add(site.kind)
 
+    def shaped(self, layer: str, name: str, parameter: Shaped) -> None:
+        """Note the shape of a layer's parameter, by which its kind is known."""
+        with self.lock:
+            known = self._shapes.setdefault(layer, {})
+            if known.get(name) != parameter:
+                known[name] = parameter
+                self._grown = True
+
     def _next_call(self, site: Site) -> Site:
         """Return the site of the first call of a layer that the open step does not have yet."""
         calls = (replace(site, call=call) for call in range(1, MOST_CALLS))
-        return next((one for one in calls if self._sites.get(one) not in self._rows), replace(site, call=MOST_CALLS - 1))
+        return next(
+            (one for one in calls if self._sites.get(one) not in self._rows), replace(site, call=MOST_CALLS - 1)
+        )
 
     def _row_of(self, site: Site) -> int | None:
         """Return the row of a site, a new one for a site that was not recorded before; None if there are too many."""
@@ -152,6 +174,13 @@ class HandSteps:
             self._scalars.update(values)
             if "loss" in values and not math.isfinite(values["loss"]):
                 self._scalars["loss_nonfinite"] = 1.0
+            self.kinds.update(values)
+
+    def put_late(self, values: Mapping[str, float]) -> None:
+        """Add scalars to the step that ended last, or, where that was passed on already, to the next one."""
+        with self.lock:
+            held = self._backlog[-1].scalars if self._backlog and not self._rows else self._carried
+            held.update(values)
             self.kinds.update(values)
 
     def put_fact(self, fact: Fact) -> None:
@@ -188,28 +217,42 @@ class HandSteps:
             if not (self._rows or self._scalars or self._facts):
                 return
             now = clocks.perf_counter()
-            scalars = {**self._scalars, "duration": now - self._ended}
-            if (norm := self._norm()) is not None:
-                scalars.setdefault("grad_norm", norm)
+            scalars = {**self._carried, **self._scalars, "duration": now - self._ended}
             if self._grown:
                 self._layout, self._grown = self._laid_out(), False
+            for name, value in (("grad_norm", self._norm()), ("update_ratio", self._ratio())):
+                if value is not None:
+                    scalars.setdefault(name, value)
             rows, facts = self._rows, tuple(self._facts)
             self._backlog.append(_Closed(self._step, now - self._began, rows, scalars, facts, self._layout))
-            self._rows, self._scalars, self._facts, self._ended = {}, {}, [], now
+            self._rows, self._scalars, self._carried, self._facts, self._ended = {}, {}, {}, [], now
             self._last, self._step = self._step, self._step + 1
-            if len(self._backlog) >= BATCH:
-                self.deliver()
+            self.count += 1
+            if len(self._backlog) > BATCH:
+                self.deliver(keep=1)  # what comes late still joins the newest
 
     def _norm(self) -> float | None:
         """Return the L2 norm of the step's gradients of parameters: NaN if a value is not finite, None without any."""
-        found = [row for site, at in self._sites.items() if site.kind == "param_grad"
-                 if (row := self._rows.get(at)) is not None and row[_COUNT] > 0]  # fmt: skip
+        rows = map(self._rows.get, self._layout.rows("param_grad"))
+        found = [row for row in rows if row is not None and row[_COUNT] > 0]
         if not found:
             return None
         table = np.stack(found)
         if (table[:, _NONFINITE] > 0).any():
             return math.nan
         return float(np.sqrt((table[:, _RMS] ** 2 * table[:, _TOTAL]).sum()))
+
+    def _ratio(self) -> float | None:
+        """Return the median over weight matrices of norm(update) / norm(parameter); None without any."""
+        found = []
+        for at in self._layout.rows("update"):
+            site = self._layout.sites[at]
+            update, weight = self._rows.get(at), self._rows.get(self._sites.get(replace(site, kind="param"), -1))
+            if update is None or weight is None or not is_matrix(self._layout, site):
+                continue
+            if weight[_RMS] > 0 and not update[_NONFINITE] and not weight[_NONFINITE]:
+                found.append(update[_RMS] / weight[_RMS])
+        return float(np.median(found)) if found else None
 
     def _laid_out(self) -> Layout:
         """Return the layers and the sites so far. A layer is one of the order in which it was first recorded."""
@@ -218,15 +261,19 @@ class HandSteps:
             named = params.setdefault(site.module, [])
             if site.kind in ("param", "param_grad", "update") and site.name not in named:
                 named.append(site.name)
-        layers = tuple(Layer(path, self._types(path), "", leaf=True, params=tuple(of)) for path, of in params.items())
-        return Layout(layers, tuple(self._sites), called=frozenset(params))
+        layers = []
+        for path, of in params.items():
+            kind, settings = layer_type(self._shapes.get(path, {}))
+            layers.append(Layer(path, kind, "", leaf=True, params=tuple(of), settings=settings))
+        return Layout(tuple(layers), tuple(self._sites), called=frozenset(params))
 
     # -- what becomes of it ---------------------------------------------------------------------------------------
 
-    def deliver(self) -> None:
-        """Judge and record the steps that are over."""
+    def deliver(self, keep: int = 0) -> None:
+        """Judge and record the steps that are over, but for the newest ``keep``."""
         with self.lock:
-            backlog, self._backlog = self._backlog, []
+            count = len(self._backlog) - keep
+            backlog, self._backlog = self._backlog[:count], self._backlog[count:]
             for alike in _alike(backlog):
                 layout = alike[0].layout
                 tables = [_table(closed) for closed in alike]

@@ -95,6 +95,11 @@ class RecordReadings:
         self.history: History = run.history
 
     @cached_property
+    def by_hand(self) -> bool:
+        """True if the numbers were recorded by hand: nothing of the program itself is known."""
+        return bool(self.run.info.coverage.get("by_hand"))
+
+    @cached_property
     def stream(self) -> int:
         """Number of the optimizer with the most steps, the first of equals. Of trainings one after another it is that
         of the first whose loss broke.

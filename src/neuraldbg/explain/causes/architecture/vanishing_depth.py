@@ -117,7 +117,7 @@ def _over_depth(case: Case) -> Finding | None:
             1.2,
             len(bounded) or len(recurrent),
         )
-    else:
+    elif not case.by_hand:
         weigh.against("no sigmoid, tanh or recurrent layer that would damp it", 1.0)
     _weigh_rest(case, weigh)
     lines = [exchanged(case, path, "torch.nn.ReLU()") for path in bounded]

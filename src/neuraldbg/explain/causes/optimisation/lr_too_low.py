@@ -64,11 +64,13 @@ def judge(case: Case) -> Finding | None:
     _weigh_gradients(case, weigh)
     suggested = rounded(min(_suggest(lr, ratio), max(LR_USUAL[case.lr_class], lr)) if lr > 0 else 1e-3)
     size = f", so that each update is {moved(ratio)}" if ratio > 0 else ""
+    raised = f"to about {suggested}, or step by step" if not lr > 0 or float(suggested) > lr else "step by step"
+    if raised == "step by step":
+        suggested = rounded(3 * lr)
     return weigh.conclude(
         f"a learning rate that is too low: {number(lr)} with {case.optimizer_name}{size}",
         Remedy(
-            f"Raise the learning rate from {number(lr)} to about {suggested}, or step by step until updates are about "
-            "1e-3 of the weights.",
+            f"Raise the learning rate from {number(lr)} {raised} until updates are about 1e-3 of the weights.",
             f"optimizer = torch.optim.{case.optimizer_name}(model.parameters(), lr={suggested})",
             (arguments(f"lr={suggested}"),),
         ),

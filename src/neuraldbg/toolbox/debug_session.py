@@ -1,0 +1,467 @@
+"""The session for numbers by hand: begins and ends a run, and gives its parts what they share.
+
+::
+
+    with debug_session(output_dir="debug_output") as session:
+        for step, batch in enumerate(batches):
+            loss, gradients = loss_and_gradients(parameters, batch)
+            session.record_step(step, loss=loss, gradients=gradients, parameters=parameters)
+    print(session.report().summary())
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.arguments import mapping, one_of, text, whole
+from neuraldbg.config import Settings
+from neuraldbg.errors import AttachError, ConfigError, TrainingHalted
+from neuraldbg.nouns import STATS, Fact, Outcome, RunInfo, RunRecord, Site, jsonable
+from neuraldbg.nouns.facts.optimizer import OptimizerFact, ParameterGroup
+from neuraldbg.questions import Questions, in_short
+from neuraldbg.record.outcome import outcome_of
+from neuraldbg.show.shown_run import Shown
+from neuraldbg.toolbox.debug_config import DebugConfig, whole_in
+from neuraldbg.toolbox.given_arrays import given
+from neuraldbg.toolbox.gradient_debugger import PART, GradientDebugger
+from neuraldbg.toolbox.hand_steps import HandSteps
+from neuraldbg.toolbox.layer_shapes import Shaped
+from neuraldbg.toolbox.parameter_names import leaves, owner_of
+from neuraldbg.toolbox.parameter_updates import ParameterUpdates
+from neuraldbg.toolbox.statistics_row import row_of
+from neuraldbg.toolbox.switched_off import SwitchedOff
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+    import numpy as np
+    import numpy.typing as npt
+    from typing_extensions import Self
+
+    from neuraldbg.nouns import Diagnosis, Event, Step
+    from neuraldbg.toolbox.given_arrays import Given
+    from neuraldbg.toolbox.hand_hooks import HandHooks
+    from neuraldbg.toolbox.hand_profiler import HandProfiler
+    from neuraldbg.toolbox.model_diagnostics import ModelDiagnostics
+    from neuraldbg.toolbox.session_plots import SessionPlots
+    from neuraldbg.toolbox.session_report import DebugReport
+    from neuraldbg.toolbox.tensor_inspector import TensorInspector
+
+    Floats = npt.NDArray[np.float64]
+
+_MIB = 2**20
+
+
+class DebugSession(Questions, Shown):
+    """A session in which numbers are recorded by hand, from any framework or none: a run like any other.
+
+    Tensors may be arrays of numpy, torch, JAX, TensorFlow, MLX or CuPy, lists, or numbers. What is recorded belongs to
+    the step that is open: ``record_step`` records a whole one, ``begin_step`` opens one. Where nobody numbers the
+    steps, one ends when a name is recorded a second time. The first value that is recorded starts the session, so that
+    ``start`` need not be called; ``stop`` ends it, saves the run and returns the report, and ``with`` does both.
+
+    >>> with DebugSession(DebugConfig(output_dir="debug_output")) as session:
+    ...     session.record_step(0, loss=2.3, gradients={"fc1.weight": [[0.1, -0.2], [0.0, 0.3]]})
+    """
+
+    def __init__(self, config: DebugConfig | None = None, *, script: str = "", note: str = "") -> None:
+        self.config = one_of(config or DebugConfig(), (DebugConfig,), "config: give a DebugConfig")
+        self._settings = Settings(record={"budget_mb": self.config.budget_mb})
+        self._info = RunInfo(text(script, "script"), note=text(note, "note"))
+        self._made: HandSteps | None = None
+        self._ended: DebugReport | None = None
+        self._outcome: Outcome | None = None
+        self._saved: Diagnosis | None = None
+        self._lock = threading.RLock()
+        self._updates = ParameterUpdates(self.config.kept_mb * _MIB)
+        self._notes: deque[str] = deque(maxlen=20)
+
+    # -- parts ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def tensor_inspector(self) -> TensorInspector:
+        """The part that inspects tensors, compares them, and counts their memory."""
+        if not self.config.enable_tensor_inspection:
+            return SwitchedOff("tensor_inspector", "enable_tensor_inspection", {"inspect_tensor": -1})  # type: ignore[return-value]
+        from neuraldbg.toolbox.tensor_inspector import TensorInspector  # noqa: PLC0415 (only what is used is loaded)
+
+        return TensorInspector(
+            max_tracked=self.config.max_tracked_tensors,
+            sampling_rate=self.config.sampling_rate,
+            step=lambda: self._steps().step,
+            tell=self._put,
+            budget=self.config.kept_mb * _MIB,
+        )
+
+    @cached_property
+    def gradient_debugger(self) -> GradientDebugger:
+        """The part that follows the gradients of layers."""
+        if not self.config.enable_gradient_debugging:
+            off = {"record_gradient_flow": None, "record": None}
+            return SwitchedOff("gradient_debugger", "enable_gradient_debugging", off)  # type: ignore[return-value]
+        return GradientDebugger(
+            most_layers=self.config.max_tracked_tensors,
+            history=self.config.max_gradient_history,
+            step=lambda: self._steps().step,
+            samples=self._samples,
+            tell=self._put_parameter,
+            record=self.record,
+            diagnose=self.diagnose,
+        )
+
+    @cached_property
+    def model_diagnostics(self) -> ModelDiagnostics:
+        """The part that takes architecture and metrics, and says how the training goes."""
+        if not self.config.enable_model_diagnostics:
+            off = {"record_architecture": None, "record_performance": None}
+            return SwitchedOff("model_diagnostics", "enable_model_diagnostics", off)  # type: ignore[return-value]
+        from neuraldbg.toolbox.model_diagnostics import ModelDiagnostics  # noqa: PLC0415 (only what is used is loaded)
+
+        return ModelDiagnostics(
+            put_scalars=lambda step, values: self._steps().put_scalars(values, step),
+            put_fact=lambda fact: self._steps().put_fact(fact),
+            record=self.record,
+            diagnose=self.diagnose,
+        )
+
+    @cached_property
+    def hooks(self) -> HandHooks:
+        """The part that runs hooks on values that it is given."""
+        from neuraldbg.toolbox.hand_hooks import HandHooks  # noqa: PLC0415 (only what is used is loaded)
+
+        return HandHooks(
+            step=lambda: self._steps().step,
+            statistics=self._statistics,
+            inspect=self.tensor_inspector.inspect_tensor,
+            record_gradient=self.gradient_debugger.record_gradient_flow,
+            folder=lambda: self.folder,
+            halt=self._halt,
+            layers=lambda: [layer.path for layer in self.record().layout.layers],
+        )
+
+    @cached_property
+    def profiler(self) -> HandProfiler:
+        """The part that measures times and memory."""
+        from neuraldbg.toolbox.hand_profiler import HandProfiler  # noqa: PLC0415 (only what is used is loaded)
+
+        return HandProfiler(step=lambda: self._steps().step)
+
+    @cached_property
+    def plots(self) -> SessionPlots:
+        """The part that draws pictures of the session, as files and as text."""
+        from neuraldbg.toolbox.session_plots import SessionPlots  # noqa: PLC0415 (matplotlib, if somebody draws)
+
+        return SessionPlots(self)
+
+    # -- lifecycle ------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin the run. Raises AttachError if it has begun, or has ended.
+
+        >>> session = DebugSession()
+        >>> session.start()
+        """
+        with self._lock:
+            if self._made is not None:
+                state = "runs already" if self._outcome is None else "has ended; make a new DebugSession"
+                message = f"this session {state}"
+                raise AttachError(message)
+            self._made = HandSteps(
+                self._settings,
+                self.config.folder,
+                self._info,
+                self.config.max_tracked_tensors,
+                self._stepped,
+            )
+
+    def stop(self, outcome: Outcome | None = None) -> DebugReport:
+        """End the run, save it, and return its report. A second call returns the same one.
+
+        ``outcome`` is how the training ended; by default it was completed.
+
+        >>> session.stop().diagnosis.verdict
+        'inconclusive'
+        """
+        from neuraldbg.toolbox.session_report import report_of  # noqa: PLC0415 (needed when the training is over)
+
+        with self._lock:
+            if self._ended is not None:
+                return self._ended
+            steps = self._steps()
+            steps.end()
+            self._tell_profile()
+            record = steps.record(self._coverage(), outcome or Outcome("completed"))
+            self._saved = self._judged(record)
+            self._outcome = outcome or Outcome("completed")
+            steps.close(self._saved)
+            self._ended = report_of(self)
+        if self.config.enable_visualization:
+            self.plots.draw_all()
+        return self._ended
+
+    def report(self) -> DebugReport:
+        """Return the report on what was recorded so far; after the end that of the whole run.
+
+        >>> print(session.report().summary())
+        INCONCLUSIVE: ...
+        """
+        from neuraldbg.toolbox.session_report import report_of  # noqa: PLC0415 (as above)
+
+        return self._ended if self._ended is not None else report_of(self)
+
+    def __enter__(self) -> Self:
+        if self._made is None:
+            self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.stop(outcome_of(error))
+
+    def _steps(self) -> HandSteps:
+        """Return the steps of the run, which the first recorded value begins."""
+        if self._made is None:
+            self.start()
+        if self._outcome is not None:
+            message = "this session has ended: make a new DebugSession to record more"
+            raise AttachError(message)
+        assert self._made is not None
+        return self._made
+
+    @property
+    def folder(self) -> Path | None:
+        """Folder of the run. None if it is in memory."""
+        return self.file.parent if self.file is not None else None
+
+    @property
+    def file(self) -> Path | None:
+        """Path of the run file. None if the run is in memory, or nothing was recorded yet."""
+        return self._made.recorder.path if self._made is not None else None
+
+    @property
+    def problem(self) -> str | None:
+        """Sentences that say why the run, or a part of it, could not be saved. None if it could."""
+        return self._made.recorder.problem if self._made is not None else None
+
+    def __repr__(self) -> str:
+        if self._made is None:
+            return "<DebugSession: not started>"
+        kinds = [event.kind for event in self._made.events]
+        state = "running" if self._outcome is None else "ended"
+        return f"<DebugSession: {state}, {in_short(self._made.count, (), kinds, self._saved)}>"
+
+    # -- recording ------------------------------------------------------------------------------------------------
+
+    def begin_step(self, step: int) -> None:
+        """Open a step by its number: all that is recorded from now on belongs to it. Raises ConfigError for a step that
+        is over: steps are counted over all epochs.
+
+        >>> session.begin_step(3)
+        """
+        self._steps().begin(_number(step))
+
+    def record_step(
+        self,
+        step: int | None = None,
+        *,
+        loss: Any = None,
+        learning_rate: Any = None,
+        batch_size: int | None = None,
+        gradients: Any = None,
+        parameters: Any = None,
+        activations: Any = None,
+        metrics: Mapping[str, Any] | None = None,
+        **more_metrics: Any,
+    ) -> None:
+        """Record a whole step of a loop of one's own; the step is over then.
+
+        ``gradients``, ``parameters`` and ``activations`` are arrays by name, nested as they are: dictionaries, lists,
+        tuples, dataclasses (``{"dense1": {"kernel": ..., "bias": ...}}``). Of parameters the update since the step
+        before is recorded, too. ``metrics``, and all further arguments, are numbers by name. ``step`` is counted over
+        all epochs; without it steps are counted from 0. Raises ConfigError for what is no number, and then records
+        nothing of the step.
+
+        >>> session.record_step(4, loss=0.7, learning_rate=0.1, parameters={"w": [0.5, 0.2]}, accuracy=0.8)
+        """
+        scalars = {"loss": loss, "lr": learning_rate, "batch_size": batch_size}
+        named = {**mapping(metrics or {}, "metrics"), **more_metrics}
+        found = {name: _real(value, name) for name, value in scalars.items() if value is not None}
+        found |= {f"metric/{name}": _real(value, name) for name, value in named.items() if value is not None}
+        trees = {"param_grad": gradients, "param": parameters, "activation": activations}
+        words = {"param_grad": "gradients", "param": "parameters", "activation": "activations"}
+        arrays = [
+            (kind, name, given(value, f"{words[kind]}: {name!r}"))
+            for kind, tree in trees.items()
+            if tree is not None
+            for name, value in leaves(tree, words[kind])
+        ]
+        with self._lock:
+            steps = self._steps()
+            with steps.lock:
+                if step is None:
+                    steps.end()
+                else:
+                    steps.begin(_number(step))
+                steps.put_scalars(found)
+                for kind, name, one in arrays:
+                    if kind == "param_grad":
+                        self.gradient_debugger.record(name, one)
+                    elif kind == "param":
+                        self._record_parameter(name, one)
+                    else:
+                        self._put(Site("activation", name, 0, "", one.dtype), self._row(one))
+                steps.end()
+
+    def record_evaluation(
+        self, *, loss: Any = None, metrics: Mapping[str, Any] | None = None, **more_metrics: Any
+    ) -> None:
+        """Record the loss and the metrics of an evaluation, on data that the model is not trained with. They belong to
+        the step that has just ended. Raises ConfigError for what is no number.
+
+        >>> session.record_evaluation(loss=0.9, accuracy=0.7)
+        """
+        named = {**mapping(metrics or {}, "metrics"), **more_metrics}
+        found = {f"metric/eval/{name}": _real(value, name) for name, value in named.items() if value is not None}
+        if loss is not None:
+            found |= {"eval_loss": _real(loss, "loss"), "evals": 1.0, "eval_passes": 1.0}
+        self._steps().put_late(found)
+
+    def record_optimizer(self, name: str, *, learning_rate: float | None = None, **settings: Any) -> None:
+        """Record the optimizer and its settings, such as ``momentum``, ``weight_decay``, ``betas`` or ``eps``: causes
+        judge learning rate and updates by them.
+
+        >>> session.record_optimizer("Adam", learning_rate=1e-3, betas=(0.9, 0.999))
+        """
+        known = {field for field in ParameterGroup.__dataclass_fields__ if field not in ("params", "lr")}
+        unknown = sorted(set(settings) - known)
+        if unknown:
+            raise ConfigError(f"{unknown[0]!r} is no setting of an optimizer; known are {', '.join(sorted(known))}")
+        steps = self._steps()
+        group = ParameterGroup(lr=None if learning_rate is None else _real(learning_rate, "learning_rate"), **settings)
+        fact = OptimizerFact(foreign_no_grad=0, owned=0, type=text(name, "the optimizer's name"), groups=(group,))
+        steps.put_fact(Fact(steps.step, "optimizer", jsonable(fact)))
+
+    def note(self, words: str) -> None:
+        """Add a sentence to the coverage of the run, such as what was left out and why.
+
+        >>> session.note("the embedding is not recorded")
+        """
+        self._notes.append(text(words, "the note"))
+
+    def _record_parameter(self, name: str, found: Given) -> None:
+        """Record a parameter, and its update since the step before."""
+        self._put_parameter("param", name, found, self._row(found))
+        change = self._updates.update(name, found)
+        if change is not None:
+            self._put_parameter("update", name, change, row_of(change))
+
+    def _put_parameter(self, kind: str, name: str, found: Given, row: Floats) -> None:
+        layer, parameter, given_name = owner_of(name)
+        self._steps().shaped(layer, parameter, Shaped(given_name, found.shape, found.framework))
+        self._put(Site(kind, layer, 0, parameter, found.dtype), row)
+
+    def uses(self, part: str) -> bool:
+        """Return True if a part of the session was used: ``gradient_debugger``, ``hooks``, ...
+
+        >>> session.uses("profiler")
+        False
+        """
+        return part in self.__dict__ and not isinstance(self.__dict__[part], SwitchedOff)
+
+    def _put(self, site: Site, row: Floats) -> None:
+        self._steps().put(site, row)
+
+    def _row(self, found: Given) -> Floats:
+        return row_of(found.spaced(PART) if self._samples() else found)
+
+    def _samples(self) -> bool:
+        """Return True in a step in which only a part of large tensors is read."""
+        return not whole_in(self._steps().step, self.config.sampling_rate)
+
+    # -- the answer -----------------------------------------------------------------------------------------------
+
+    def record(self) -> RunRecord:
+        """Return the record of the steps so far, without the one that is open.
+
+        >>> session.record().steps
+        5
+        """
+        with self._lock:
+            if self._made is None:
+                return RunRecord(info=self._info)
+            return self._made.record(self._coverage(), self._outcome or Outcome("running"))
+
+    def diagnose(self) -> Diagnosis:
+        """Return the diagnosis of the run so far, after the end that of the whole run.
+
+        >>> session.diagnose().verdict
+        'inconclusive'
+        """
+        return self._saved if self._saved is not None else self._judged(self.record())
+
+    def _judged(self, run: RunRecord) -> Diagnosis:
+        from neuraldbg.explain import diagnose  # noqa: PLC0415 (a hundred causes, needed at the end)
+
+        return diagnose(run)
+
+    # -- wiring ---------------------------------------------------------------------------------------------------
+
+    def _stepped(self, step: Step, events: Sequence[Event]) -> None:
+        """Run the hooks of a step that is over."""
+        if self.uses("hooks"):
+            self.hooks.step_ended(step.index, step.scalars, events)
+
+    def _statistics(self, values: npt.NDArray[Any]) -> dict[str, float]:
+        row = row_of(given(values, "the values of a hook"))
+        return dict(zip(STATS, row.tolist(), strict=True))
+
+    def _halt(self, reason: str) -> None:
+        self._outcome_of_halt = Outcome("halted", reason)
+        raise TrainingHalted(reason, self._steps().step, self.diagnose())
+
+    def _tell_profile(self) -> None:
+        if self.uses("profiler"):
+            self._steps().note(self.profiler.facts(self._steps().step))
+
+    def _coverage(self) -> dict[str, Any]:
+        """Return how much of the training was recorded, in the words of a run's coverage."""
+        steps = self._made
+        assert steps is not None
+        notes = ["the numbers were recorded by hand", *self._notes]
+        if steps.refused:
+            most, count = self.config.max_tracked_tensors, len(steps.refused)
+            more = "at least " if count >= 1000 else ""
+            notes.append(f"{more}{count:,} tensors beyond the first {most:,} are not recorded (max_tracked_tensors)")
+        if self.config.sampling_rate < 1:
+            notes.append(f"whole tensors are read in one of {1 / self.config.sampling_rate:.3g} steps (sampling_rate)")
+        seen = len({site.module for site in steps.sites})
+        return {"by_hand": 1, "layers": seen, "seen": seen, "never_fired": [], "notes": notes, "errors": 0}
+
+
+def debug_session(config: DebugConfig | None = None, **settings: Any) -> DebugSession:
+    """Return a session for numbers by hand; ``settings`` are those of DebugConfig.
+
+    >>> debug_session(max_tracked_tensors=100)
+    <DebugSession: not started>
+    """
+    if config is not None and settings:
+        raise ConfigError("give a DebugConfig, or its settings by name, not both")
+    return DebugSession(config or DebugConfig(**settings))
+
+
+def _number(step: Any) -> int:
+    if (found := whole(step, "step")) < 0:
+        raise ConfigError(f"step: steps are counted from 0, not from {found}")
+    return found
+
+
+def _real(value: Any, what: str) -> float:
+    """Return a number of any framework as a float. Raises ConfigError for several."""
+    found = given(value, what).values
+    if found.size != 1 or found.dtype.kind == "c":
+        raise ConfigError(f"{what}: give one real number, not an array of shape {found.shape}")
+    return float(found.reshape(()))
