@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Chain, Diagnosis, Event, Explanations, Hypothesis, RunRecord, Series
     from neuraldbg.nouns.alert import Alert
     from neuraldbg.nouns.profile import Profile
+    from neuraldbg.nouns.training_health import Health
 
 
 KINDS = 3
@@ -169,6 +170,19 @@ class Questions:
         from neuraldbg.profile import profile  # noqa: PLC0415 (a program that is only watched needs none of it)
 
         return profile(self.record())
+
+    def health(self) -> Health:
+        """Return the health of the run: a score that is explained, the course of the training, and advice.
+
+        The score is 100 minus what was found; it is None if too little is known. What was not judged is listed.
+
+        >>> health = dbg.health()
+        >>> print(health.verdict, health.score < 50, health.deductions[0].aspect)
+        failing True diagnosis
+        """
+        from neuraldbg.health import assess  # noqa: PLC0415 (a program that is only watched needs none of it)
+
+        return assess(self.record(), self.diagnose())
 
     @property
     def alerts(self) -> tuple[Alert, ...]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.nouns.comparison import Comparison
     from neuraldbg.nouns.profile import Profile
+    from neuraldbg.nouns.training_health import Health
     from neuraldbg.show.report.content import Background
 
 
@@ -86,6 +87,15 @@ class Run(Questions, Shown, RunRecord):
         """
         with readable("profiled"):
             return super().profile()
+
+    def health(self) -> Health:
+        """Return the health of the run: see ``NeuralDbg.health``. Raises RunDamaged as ``diagnose`` does.
+
+        >>> run.health().score == dbg.health().score
+        True
+        """
+        with readable("judged"):
+            return super().health()
 
     def compare(
         self,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.nouns.comparison import Trend
+from neuraldbg.nouns.robust_statistics import kendall, theil_sen
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -57,8 +58,7 @@ def _course(y: Floats) -> str:
         return "stays"
     begin, end = _ends(y)
     change = float(np.log(max(end, _SMALLEST) / max(begin, _SMALLEST)))
-    i, j = np.triu_indices(n, 1)
-    order = float(np.sign(y[j] - y[i]).sum())
+    order = kendall(y).s
     ordered = abs(order) > 1.96 * np.sqrt(n * (n - 1) * (2 * n + 5) / 18) and order * change > 0
     large = abs(change) >= np.log(MATTERS) and (y[-1] - y[0]) * change > 0  # the first reading is said with it
     if large and (ordered or abs(change) > NOISE * float(np.median(np.abs(np.diff(y))))):
@@ -83,5 +83,4 @@ def _ends(y: Floats) -> tuple[float, float]:
 
 
 def _factor(x: Floats, y: Floats) -> float:
-    i, j = np.triu_indices(len(x), 1)
-    return float(np.exp(np.median((y[j] - y[i]) / (x[j] - x[i])))) if len(i) else 1.0
+    return float(np.exp(theil_sen(x, y).value)) if len(x) > 1 else 1.0

@@ -13,6 +13,7 @@ class FactKey(str, Enum):
 
     ACCUMULATION = "accumulation"
     ALERT = "alert"
+    ARCHITECTURE = "architecture"
     ATTENTION = "attention"
     BATCH = "batch"
     BATCHES = "batches"
@@ -58,6 +59,7 @@ class FactKey(str, Enum):
 IDENTITY: dict[str, tuple[str, ...]] = {
     "accumulation": ("stream",),
     "alert": ("number",),
+    "architecture": ("model",),
     "batch": ("model",),
     "batches": ("model",),
     "clip": ("stream", "kind"),

@@ -1,7 +1,6 @@
 """The loss curve of one optimizer: a series enters, a summary with levels, noise and trend leaves.
 
-All comparisons are against the series' own noise: 1.4826 times the median absolute deviation of its step-to-step
-differences, over the square root of two (the usual robust estimate of a standard deviation, Rousseeuw and Croux 1993).
+All comparisons are against the series' own noise (``nouns/robust_statistics.py``).
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import numpy as np
 
 from neuraldbg.explain.evidence.wording import number, percent
 from neuraldbg.nouns import Series
+from neuraldbg.nouns.robust_statistics import noise_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -102,10 +102,7 @@ class LossSummary:
     @cached_property
     def noise(self) -> float:
         """Standard deviation of one step's loss about its trend, by the robust estimate above; 0 if unknown."""
-        if len(self._y) < 3:
-            return 0.0
-        change = np.diff(self._y)
-        return float(1.4826 * np.median(np.abs(change - np.median(change))) / np.sqrt(2))
+        return noise_of(self._y)
 
     @property
     def peak(self) -> float:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 MEMBERS: tuple[str, ...] = (
     "accumulation",
     "alert",
+    "architecture",
     "attention",
     "batch",
     "batches",
