@@ -62,9 +62,8 @@ def matching(layout: Layout, pattern: str) -> frozenset[str]:
     ``attention.*`` is ``layers.0.attention.query``, too. A pattern that fits no path is one of names by type and order:
     ``relu*`` and ``Linear_*`` are all layers of that type.
     """
-    ends = (pattern, f"*.{pattern}")
-    called = {layer.path: (layer.path, f".{layer.path}", alias(layout, layer.path)) for layer in layout.layers}
-    found = {path for path, names in called.items() if any(fnmatchcase(name, end) for name in names for end in ends)}
+    called = ((layer.path, alias(layout, layer.path)) for layer in layout.layers)
+    found = {path for path, other in called if fits(pattern, path, other)}
     if not found:
         found = {path for path, name in _by_order(layout) if fnmatchcase(name, pattern.lower())}
     if not found:
@@ -73,6 +72,12 @@ def matching(layout: Layout, pattern: str) -> frozenset[str]:
         except UnknownLayer:
             return frozenset()
     return frozenset(found)
+
+
+def fits(pattern: str, path: str, other: str = "") -> bool:
+    """Return True if a pattern is that of a path, or of its last parts, as ``fnmatch`` has it; or of its other name."""
+    ends = (pattern, f"*.{pattern}")
+    return any(fnmatchcase(name, end) for name in (path, f".{path}", other) for end in ends)
 
 
 def _by_order(layout: Layout) -> Iterator[tuple[str, str]]:

@@ -24,6 +24,7 @@ from neuraldbg.capture.coverage import device_of
 from neuraldbg.capture.guest.dynamo_skip import at_work
 from neuraldbg.capture.layers.layer_names import layout_of
 from neuraldbg.capture.layers.snapshots import Snapshots
+from neuraldbg.capture.statistics import whole_tensors
 from neuraldbg.config import OVERHEAD, settings_of
 from neuraldbg.control import Breakpoints, Halts, TriggerEngine, UserCalls
 from neuraldbg.detect.watch import Watch
@@ -388,8 +389,9 @@ class NeuralDbg(Questions, SessionControls, Shown):
         """Return what raises the alerts of this session, and lead those of hooks to it."""
         alerts = SessionAlerts(
             given,
-            self._capture,
             self._breakpoints.calls,
+            steps=lambda: self._capture.steps,
+            memory=whole_tensors.memory_in_use,
             note=self._noted,
             about=self._about,
             layout=self._known_layout,

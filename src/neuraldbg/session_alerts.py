@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from neuraldbg import clocks
 from neuraldbg.alerts import Alerts, Delivery, RateLimit
-from neuraldbg.capture.statistics import whole_tensors
 from neuraldbg.control import Breakpoints
 from neuraldbg.control.alert_rules import EVENTS, AlertRule, met, rule_of, seen
 from neuraldbg.control.hook_triggers import HookAction, HookTrigger
@@ -26,7 +25,6 @@ from neuraldbg.unlisted_thread import unlisted_here
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from neuraldbg.capture import Capture
     from neuraldbg.control import UserCalls
     from neuraldbg.control.hook_moments import Context
     from neuraldbg.nouns import Event, Hypothesis, Layout, Step
@@ -39,17 +37,18 @@ _ALERTS = logging.getLogger("neuraldbg.alerts")
 class SessionAlerts:
     """Raises the alerts of a session's training.
 
-    ``note`` records facts; ``about`` returns what an alert says of the run: its folder, script and rank; ``layout``
-    returns the layers that are known, ``add_hook`` runs a hook, and ``see_each_step`` delivers each step as soon as
-    its values are here.
+    ``steps`` returns the number of steps so far, ``memory`` the bytes of memory in use; ``note`` records facts;
+    ``about`` returns what an alert says of the run: its folder, script and rank; ``layout`` returns the layers that are
+    known, ``add_hook`` runs a hook, and ``see_each_step`` delivers each step as soon as its values are here.
     """
 
     def __init__(
         self,
         given: Alerts | Sequence[str] | str | None,
-        capture: Capture,
         calls: UserCalls,
         *,
+        steps: Callable[[], int],
+        memory: Callable[[], float],
         note: Callable[[tuple[Fact, ...]], None],
         about: Callable[[], dict[str, Any]],
         layout: Callable[[], Layout],
@@ -57,7 +56,7 @@ class SessionAlerts:
         see_each_step: Callable[[], None],
     ) -> None:
         self._asked = given if isinstance(given, Alerts) else Alerts(given if given is None else _several(given))
-        self._capture, self._calls = capture, calls
+        self._calls, self._steps, self._memory = calls, steps, memory
         self._note, self._about, self._layout, self._add_hook = note, about, layout, add_hook
         self._see_each_step = see_each_step
         self._points = Breakpoints(calls)
@@ -138,7 +137,7 @@ class SessionAlerts:
             for rule in self._conditions:
                 assert rule.condition is not None
                 if "memory" in rule.condition.names:
-                    scalars.setdefault("memory", whole_tensors.memory_in_use())
+                    scalars.setdefault("memory", self._memory())
                 if rule.condition.holds(scalars):
                     words, value = met(rule.condition, scalars, {})
                     self._raise(rule, f"{words} at step {step.index:,}", step=step.index, value=value)
@@ -181,7 +180,7 @@ class SessionAlerts:
         self._begun.append((rule, event))
 
     def _cause(self, rule: AlertRule, one: Hypothesis) -> None:
-        step = max(self._capture.steps - 1, 0)
+        step = max(self._steps() - 1, 0)
         self._raise(rule, one.sentence, step=step, layer=one.layer, value=one.confidence, subject=one.cause)
 
     def _layer(self, rule: AlertRule, context: Context) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +10,11 @@ from neuraldbg.capture.layers.layer_moments import LayerMoments
 from neuraldbg.capture.profiling.step_clock import own_cost
 from neuraldbg.capture.statistics import whole_tensors
 from neuraldbg.clocks import perf_counter
-from neuraldbg.control.alert_rules import met
 from neuraldbg.control.condition import Condition
-from neuraldbg.control.hook_moments import BETWEEN_STEPS, OF_LAYERS, Context, HookResult
-from neuraldbg.control.hooks import RECORDED_BYTES
+from neuraldbg.control.hook_moments import OF_LAYERS, Context
 from neuraldbg.control.registered_hooks import follow_registered, registered
 from neuraldbg.errors import ConfigError, TrainingHalted, UnknownLayer
+from neuraldbg.hook_actions import HookActions, applied, run_hook
 from neuraldbg.layer_alias import matching, resolve
 
 if TYPE_CHECKING:
@@ -25,8 +23,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.capture import Capture
     from neuraldbg.control import UserCalls
-    from neuraldbg.control.hook_moments import Moment
-    from neuraldbg.control.hook_triggers import HookAction
+    from neuraldbg.control.hook_moments import HookResult, Moment
     from neuraldbg.control.hooks import Hook
     from neuraldbg.nouns import Event, Layout, Step
 
@@ -73,6 +70,14 @@ class SessionHooks:
         """Stops in the debugger, on behalf of the hook with a name."""
         self.alert: Callable[..., None]
         """Tells an alert: rule, severity and text, then by name ``step``, ``layer`` and ``value``."""
+        self._work = HookActions(
+            whole_tensors,
+            ".pt",
+            folder=folder,
+            halt=self._halt,
+            pause=self._stop,
+            alert=lambda *said, **where: self.alert(*said, **where),  # noqa: PLW0108 (``alert`` is set later)
+        )
         capture.hooks.on_layer.append(self._attach)
 
     def start(self) -> None:
@@ -285,14 +290,10 @@ class SessionHooks:
             taken = whole_tensors.detached if hook.takes_value else lambda each: each
             context.value, context.inputs = taken(value), taken(inputs)
         self._running.inside = True
-        role, place = f"the hook '{hook.name}'", f"layer '{path}'" if path else ""
-        then = "it is switched off, and the training goes on"
         try:
-            error = self._calls.call(role, step, hook.run, context, self, place=place, then=then, each=True)
+            run_hook(hook, context, self._work, self._calls)
         finally:
             self._running.inside = False
-        if error is not None:
-            hook.switch_off(error)
         if hook.over:
             self._prune()
 
@@ -318,31 +319,8 @@ class SessionHooks:
 
     # -- actions ------------------------------------------------------------------------------------------------
 
-    def do(self, action: HookAction, context: Context, hook: Hook) -> HookResult | None:
-        """Do an action: see ``neuraldbg.control.hooks.Work``."""
-        if action.name == "callback":
-            assert action.function is not None
-            action.function(context)
-            return None
-        if action.name == "alert":
-            return self._alert(action, context, hook)
-        if action.name == "pause":
-            return self._stop(context, hook)
-        result = HookResult(context.step, context.moment, action.name, context.layer, context.statistics)
-        if action.name == "halt":
-            over = context.moment in BETWEEN_STEPS  # the step has been applied
-            at = self._capture.steps if over else context.step
-            self.halt(f"the hook '{hook.name}' asked for it", at)
-            return result
-        tensor = context.tensor
-        if tensor is not None:
-            result.shape, result.dtype = whole_tensors.shape_of(tensor)
-            if action.name == "record_activations":
-                result.tensor = whole_tensors.copied(tensor)
-                _trim(hook.results, result)
-        if action.name == "save_snapshot":
-            result.file = str(self._save(context, hook))
-        return result
+    def _halt(self, reason: str, context: Context) -> None:
+        self.halt(reason, self._capture.steps if applied(context) else context.step)
 
     def _stop(self, context: Context, hook: Hook) -> HookResult | None:
         """Stop in the debugger. An error of ours is not the hook's, which would be switched off."""
@@ -354,24 +332,6 @@ class SessionHooks:
             self._capture.tally.caught("stopping in the debugger")
             return None
 
-    def _alert(self, action: HookAction, context: Context, hook: Hook) -> HookResult:
-        where = f"step {context.step}" + (f", layer '{context.layer}'" if context.layer else "")
-        text = f"{action.message} ({where})" if action.message else where
-        value = None  # the number that the first condition of the hook is about
-        for one in hook.trigger.conditions:
-            if isinstance(one, Condition) and value is None:
-                value = met(one, context.scalars, context.statistics)[1]
-        self.alert(hook.name, action.severity, text, step=context.step, layer=context.layer, value=value)
-        return HookResult(context.step, context.moment, "alert", context.layer, context.statistics, message=text)
-
-    def _save(self, context: Context, hook: Hook) -> Path:
-        folder = self._folder()
-        assert folder is not None
-        name = re.sub(r"[^\w.-]+", "_", f"{hook.name}-{context.layer}")
-        file = folder / "snapshots" / f"{name}-{context.moment}-step{context.step:06}.pt"
-        whole_tensors.save(context.value, file)
-        return file
-
     def _reason(self, hook: Hook) -> str:
         try:
             self.check(hook)
@@ -381,14 +341,3 @@ class SessionHooks:
             "its layers were not called, or only inside of a compiled graph, which calls no hook (with "
             "TORCH_COMPILE_DISABLE=1 nothing is compiled)"
         )
-
-
-def _trim(results: Sequence[HookResult], new: HookResult) -> None:
-    """Drop the oldest recorded tensors until they fit into RECORDED_BYTES with a new one; their results stay."""
-    held = [one for one in [*results, new] if one.tensor is not None]
-    size = sum(one.tensor.nbytes for one in held)
-    for one in held[:-1]:
-        if size <= RECORDED_BYTES:
-            break
-        size -= one.tensor.nbytes
-        one.tensor = None

@@ -292,7 +292,7 @@ def test_snapshots_are_files_that_torch_loads(tmp_path: Path) -> None:
 
 
 def test_recorded_activations_stay_within_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("neuraldbg.session_hooks.RECORDED_BYTES", 3 * 32 * 16 * 4)
+    monkeypatch.setattr("neuraldbg.hook_actions.RECORDED_BYTES", 3 * 32 * 16 * 4)
     model = Mlp()
     hook = HookBuilder("r").action(HookAction.RECORD_ACTIVATIONS).layer_patterns(["fc1"]).build()
     with NeuralDbg(model) as dbg:

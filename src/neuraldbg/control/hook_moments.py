@@ -71,5 +71,7 @@ class HookResult:
     """Copy of the first tensor on the CPU. None except for recorded activations."""
     file: str = ""
     """Path of the saved file. "" except for snapshots."""
+    tensor_id: int | None = None
+    """Number under which the tensor inspector of a session by hand keeps the tensor; None if it does not."""
     message: str = ""
     """Text of an alert, or the reason of a halt."""

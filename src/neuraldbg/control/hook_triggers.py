@@ -42,6 +42,12 @@ class HookTrigger:
     """When the gradient of a layer's output is there."""
     ONCE: ClassVar[HookTrigger]
     """At the first occasion only."""
+    EveryForward: ClassVar[HookTrigger]
+    """Second name of ``EVERY_FORWARD``."""
+    EveryBackward: ClassVar[HookTrigger]
+    """Second name of ``EVERY_BACKWARD``."""
+    Once: ClassVar[HookTrigger]
+    """Second name of ``ONCE``."""
 
     def __post_init__(self) -> None:
         if self.moment is not None and self.moment not in MOMENTS:
@@ -165,6 +171,18 @@ class HookAction:
     """Stop in the debugger, as ``neuraldbg debug`` does."""
     HALT: ClassVar[HookAction]
     """Raise TrainingHalted."""
+    InspectTensor: ClassVar[HookAction]
+    """Second name of ``INSPECT_TENSOR``."""
+    TrackGradients: ClassVar[HookAction]
+    """Second name of ``TRACK_GRADIENTS``."""
+    RecordActivations: ClassVar[HookAction]
+    """Second name of ``RECORD_ACTIVATIONS``."""
+    SaveSnapshot: ClassVar[HookAction]
+    """Second name of ``SAVE_SNAPSHOT``."""
+    Pause: ClassVar[HookAction]
+    """Second name of ``PAUSE``."""
+    Halt: ClassVar[HookAction]
+    """Second name of ``HALT``."""
 
     @classmethod
     def alert(cls, message: str, severity: Severity | AlertSeverity = "warning") -> HookAction:
@@ -226,3 +244,10 @@ HookTrigger.EVERY_BACKWARD = HookTrigger("after_backward")
 HookTrigger.ONCE = HookTrigger(executions=1)
 for _name in ("INSPECT_TENSOR", "TRACK_GRADIENTS", "RECORD_ACTIVATIONS", "SAVE_SNAPSHOT", "PAUSE", "HALT"):
     setattr(HookAction, _name, HookAction(_name.lower()))
+
+# Second names, for those who know these from other tools: ``HookTrigger.EveryForward is HookTrigger.EVERY_FORWARD``.
+HookTrigger.EveryForward, HookTrigger.EveryBackward = HookTrigger.EVERY_FORWARD, HookTrigger.EVERY_BACKWARD
+HookTrigger.Once = HookTrigger.ONCE
+HookAction.InspectTensor, HookAction.TrackGradients = HookAction.INSPECT_TENSOR, HookAction.TRACK_GRADIENTS
+HookAction.RecordActivations, HookAction.SaveSnapshot = HookAction.RECORD_ACTIVATIONS, HookAction.SAVE_SNAPSHOT
+HookAction.Pause, HookAction.Halt = HookAction.PAUSE, HookAction.HALT

@@ -80,7 +80,8 @@ class Profile:
     def __repr__(self) -> str:
         if self.timing is None:
             return "<Profile: no step was timed>"
-        steps = f"{self.timing.steps} sampled step{'' if self.timing.steps == 1 else 's'}"
+        kind = "timed" if self.timing.by_hand else "sampled"
+        steps = f"{self.timing.steps} {kind} step{'' if self.timing.steps == 1 else 's'}"
         kinds = ", ".join(one.kind for one in self.bottlenecks)
         return f"<Profile: {1000 * self.timing.ordinary_s:.3g} ms a step, {steps}; bottlenecks: {kinds or 'none'}>"
 

@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
 DATA, FORWARD, BACKWARD, OPTIMIZER = "data loader", "forward", "backward", "optimizer"
 EVALUATION, OTHER = "forward passes without gradients", "other"
+DATA_BY_HAND, EVALUATION_BY_HAND = "data", "evaluation"
 
 
 class StepSpan(NamedTuple):
     """A stretch of a typical step."""
 
     part: str
-    """DATA, FORWARD, BACKWARD, OPTIMIZER, EVALUATION or OTHER."""
+    """DATA, FORWARD, BACKWARD, OPTIMIZER, EVALUATION or OTHER; of times by hand DATA_BY_HAND and EVALUATION_BY_HAND."""
     start: float
     """Seconds since the step began."""
     end: float
@@ -31,12 +32,14 @@ class StepSpan(NamedTuple):
 
 def parts_of(timing: TimingFact) -> tuple[tuple[str, float], ...]:
     """Return the parts of a step that took time, in the order in which they are laid, with their seconds."""
+    by_hand = timing.by_hand  # then it is not known by what batches are made, and what an evaluation is
+    data, evaluation = (DATA_BY_HAND, EVALUATION_BY_HAND) if by_hand else (DATA, EVALUATION)
     parts = (
-        (DATA, timing.data_s),
+        (data, timing.data_s),
         (FORWARD, timing.forward_s),
         (BACKWARD, timing.backward_s),
         (OPTIMIZER, timing.optimizer_s),
-        (EVALUATION, timing.evaluation_s),
+        (evaluation, timing.evaluation_s),
         (OTHER, timing.other_s),
     )
     return tuple((name, seconds) for name, seconds in parts if seconds)

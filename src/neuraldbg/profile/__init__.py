@@ -36,6 +36,7 @@ from neuraldbg.profile.small_operations import bottlenecks as small_operations
 
 if TYPE_CHECKING:
     from neuraldbg.nouns import RunRecord
+    from neuraldbg.nouns.facts.timing import TimingFact
     from neuraldbg.profile.finder import Finder
 
 FINDERS: tuple[Finder, ...] = (
@@ -72,6 +73,8 @@ def _notes(measured: Measured) -> list[str]:
         few = "it had too few steps" if measured.run.steps < LEAST_STEPS else "no optimizer of torch stepped its model"
         return [f"No step was timed: the run was made without a profile, or {few}."]
     notes = [caution] if (caution := timing.caution()) else []
+    if timing.by_hand:
+        return notes + _not_given(timing)
     if not timing.layers:
         notes.append("No layer was timed: the model was compiled in a function, or no call of it was seen.")
     if not timing.backward_split:
@@ -90,6 +93,21 @@ def _notes(measured: Measured) -> list[str]:
         notes.append(f"Not in the count of operations: {', '.join(timing.uncounted)}.")
     if timing.data_s is None:
         notes.append("No data loader of torch was waited for: code that makes batches counts as the rest of the step.")
+    return notes
+
+
+def _not_given(timing: TimingFact) -> list[str]:
+    """Return what a program that gives its times by hand has not given."""
+    notes = []
+    if not timing.layers:
+        notes.append("No layer was timed: profiler.record_layer_execution takes the seconds of one.")
+    if not timing.backward_split:
+        notes.append("No backward time of a layer was given.")
+    if timing.alike < 1.0:
+        notes.append(f"Steps differ: in {percent(timing.alike)} of them the same was timed. Times are means over all.")
+    parts = ("data", "forward", "backward", "optimizer")
+    if missing := [name for name in parts if getattr(timing, f"{name}_s") is None]:
+        notes.append(f"Not timed: {', '.join(missing)}. A timer of that name makes it a part of the step.")
     return notes
 
 

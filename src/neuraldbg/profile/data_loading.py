@@ -21,6 +21,12 @@ HANDED_OVER_S = 2e-3
 ROOM = 1.25
 """Workers beyond those that keep up on average: batches take differently long, and a queue that runs empty waits."""
 
+_BY_HAND = (
+    "Make the next batch in another thread or process while the step runs, or make a batch cheaper than {}: transforms "
+    "of whole batches, samples that are decoded once"
+)
+"""The remedy where the framework is not known."""
+
 
 def bottlenecks(measured: Measured) -> Iterator[Bottleneck]:
     """Return the waiting for the data loader."""
@@ -34,6 +40,10 @@ def bottlenecks(measured: Measured) -> Iterator[Bottleneck]:
     batches = max(timing.batches or 1.0, 1.0)
     several = f", in {batches:.0f} batches" if batches >= 2 else ""
     wait = f"{seconds(timing.data_s)}{several}"
+    if timing.by_hand:  # by which library batches are made is not known
+        text = f"{percent(share)} of the step, {wait}, waits for data"
+        yield Bottleneck("data_loading", text, _BY_HAND.format(seconds(timing.data_s / batches)), share)
+        return
     text = f"{percent(share)} of the step, {wait}, waits for the data loader (num_workers={workers})"
     if timing.data_s / batches < HANDED_OVER_S:
         yield Bottleneck("data_loading", text, _without_workers(workers), share)

@@ -28,11 +28,14 @@ def bottlenecks(measured: Measured) -> Iterator[Bottleneck]:
     for one in growth.survivors:
         yield Bottleneck("leak", _text(one), _remedy(one))
     first, last = growth.slope_steps
-    if growth.survivors or not growth.searched or last - first < _LONG:
+    if growth.survivors or not (growth.searched or growth.by_hand) or last - first < _LONG:
         return
     for what, grown in growth.risen().items():
         text = f"{what} grows by {size(grown)} a step, and no tensor or array was found that the program keeps"
         remedy = "Look outside of tensors: lists of Python objects, a data loader's workers, native libraries"
+        if growth.by_hand:  # nobody has searched
+            text = f"{what} grows by {size(grown)} a step, from step {first:,} to {last:,}"
+            remedy = "Look for lists, dictionaries and caches that each step adds to, such as losses kept as arrays"
         yield Bottleneck("leak", text, remedy)
 
 

@@ -39,7 +39,8 @@ def bottlenecks(measured: Measured) -> Iterator[Bottleneck]:
 def _remedy(measured: Measured) -> str:
     """Return the faster implementation of an optimizer that has one and does not use it, and what helps any."""
     larger = "give more samples to a step: a larger batch_size, or several backward passes for one step"
-    for one in measured.optimizers:
+    torch = measured.timing is not None and not measured.timing.by_hand
+    for one in measured.optimizers if torch else ():
         if one.type in FUSED and not any(group.fused for group in one.groups):
             return f"torch.optim.{one.type}(..., fused=True); or {larger}"
         # On a CUDA device torch takes it by itself.

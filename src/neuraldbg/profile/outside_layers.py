@@ -10,6 +10,7 @@ from neuraldbg.nouns.profile import Bottleneck
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from neuraldbg.nouns.facts.timing import TimingFact
     from neuraldbg.profile.finder import Measured
 
 LEAST = 0.2
@@ -20,10 +21,13 @@ LEAST = 0.2
 def bottlenecks(measured: Measured) -> Iterator[Bottleneck]:
     """Return the rest of the step."""
     timing = measured.timing
-    if timing is None or not timing.layers:
+    if timing is None or not (timing.layers or timing.by_hand):
         return
     share = measured.share(timing.other_s)
     if share < LEAST:
+        return
+    if timing.by_hand:
+        yield _by_hand(timing, share)
         return
     parts = ["the loss function, metrics, logging, transfers"]
     if timing.data_s is None:  # code that makes batches counts here
@@ -33,3 +37,17 @@ def bottlenecks(measured: Measured) -> Iterator[Bottleneck]:
     if measured.on_device:
         remedy += "; each .item(), print and .cpu() waits for the device; copy with non_blocking=True"
     yield Bottleneck("outside", text, f"{remedy}.", share)
+
+
+def _by_hand(timing: TimingFact, share: float) -> Bottleneck:
+    """Return the rest of a step whose parts the program timed itself."""
+    seconds = {name: getattr(timing, f"{name}_s") for name in ("data", "forward", "backward", "optimizer")}
+    timed = [name for name, took in seconds.items() if took is not None]
+    missing = [name for name, took in seconds.items() if took is None]
+    text = f"{percent(share)} of the step is "
+    text += f"outside of what was timed as {', '.join(timed)}" if timed else "in no part that was timed"
+    remedy = "Log and measure every few steps instead of at each"
+    if missing:
+        text += f"; {', '.join(missing)} {'was' if len(missing) == 1 else 'were'} not timed"
+        remedy = f"Time {', '.join(missing)} apart, by timers of these names, to see what takes it"
+    return Bottleneck("outside", text, f"{remedy}.", share)

@@ -38,8 +38,8 @@ _STATE = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax")
 def bottlenecks(measured: Measured) -> Iterator[Bottleneck]:
     """Return what takes a large share of the memory of a step."""
     found = measured.footprint
-    if found is None or found.peak is None or found.peak < _SMALL:
-        return
+    if found is None or found.peak is None or found.peak < _SMALL or found.by_hand:
+        return  # of a peak by hand it is not known what it holds
     yield from _activations(found, found.peak)
     yield from _optimizer(found, found.peak, measured)
     yield from _surge(found, found.peak)

@@ -16,9 +16,10 @@ from torch import nn
 
 from neuraldbg import NeuralDbg
 from neuraldbg.capture.profiling.growth import Growth
-from neuraldbg.capture.profiling.memory_slope import Readings
-from neuraldbg.capture.readers.loop.memory_in_use import device_bytes, resident_bytes
+from neuraldbg.capture.readers.loop.memory_in_use import device_bytes
+from neuraldbg.memory_slope import Readings
 from neuraldbg.nouns.facts.growth import GrowthFact, Survivors
+from neuraldbg.process_memory import resident_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,7 +11,7 @@ May import: all other rooms of ``capture`` but those above it. What is measured 
 - ``footprint.py``: the FOOTPRINT fact. ``recorded_step.py`` is the step it measures; ``memory_records.py`` computes
   peaks from the allocator's records of it; ``tensor_sizes.py`` the bytes of parameters, gradients and optimizer state
 - ``growth.py``: the GROWTH fact. ``kept_graphs.py`` tells the age of autograd graphs, ``held_objects.py`` what the
-  program's variables hold, ``growth_lines.py`` the lines that keep it, ``memory_slope.py`` the slope of memory in use
+  program's variables hold, ``growth_lines.py`` the lines that keep it
 """
 
 from __future__ import annotations

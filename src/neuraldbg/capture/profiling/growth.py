@@ -22,10 +22,10 @@ from neuraldbg.capture.guest.weak_references import named
 from neuraldbg.capture.profiling import kept_graphs
 from neuraldbg.capture.profiling.growth_lines import GrowthLines
 from neuraldbg.capture.profiling.held_objects import HOOK, Search
-from neuraldbg.capture.profiling.memory_slope import Readings
 from neuraldbg.capture.profiling.part import Part
 from neuraldbg.capture.readers.reader import Reader
 from neuraldbg.clocks import perf_counter
+from neuraldbg.memory_slope import Readings
 from neuraldbg.nouns import Fact, FactKey
 from neuraldbg.nouns.facts.growth import Survivors
 from neuraldbg.nouns.facts.kinds import SourceLine

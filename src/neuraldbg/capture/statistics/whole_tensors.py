@@ -5,7 +5,6 @@ All numbers of a tensor are read here, where the readings of a step take samples
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from neuraldbg.capture.statistics import operation
 from neuraldbg.capture.statistics.nested_tensors import leaves
 from neuraldbg.capture.statistics.table import derived
 from neuraldbg.nouns import STATS
+from neuraldbg.process_memory import resident_or_most
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,26 +130,7 @@ def memory_in_use() -> float:
     """
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         return float(torch.cuda.memory_allocated())
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 (a tenth of a Path's time)
-            return float(file.read().split()[1]) * _page()
-    except OSError:
-        return _peak()
-
-
-def _page() -> int:
-    import resource  # noqa: PLC0415 (not on Windows)
-
-    return resource.getpagesize()
-
-
-def _peak() -> float:
-    try:
-        import resource  # noqa: PLC0415 (not on Windows)
-    except ImportError:
-        return float("nan")
-    peak = float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-    return peak if sys.platform == "darwin" else peak * 1024
+    return resident_or_most()
 
 
 def shape_of(x: Tensor) -> tuple[tuple[int, ...], str]:

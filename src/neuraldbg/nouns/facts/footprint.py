@@ -25,6 +25,12 @@ class LayerFootprint:
     """The most bytes of tensors that were alive at one time while it or a layer inside of it ran forward."""
     backward_peak: Count | None = None
     """The most bytes of tensors that were alive at one time during the backward pass of its operations."""
+    parameter_count: Count | None = None
+    """Number of its parameters, as the program gave it by hand; None if it did not."""
+
+
+GIVEN = "numbers of the program"
+"""The method of memory that the program itself gives: the peaks of layers, and nothing of what they hold."""
 
 
 @frozen
@@ -36,7 +42,8 @@ class FootprintFact(Known):
     step: Count
     """The measured step."""
     method: str
-    """The way of measuring, in words: "sizes" of the tensors that are known, "CPU allocator", "CUDA allocator"."""
+    """The way of measuring, in words: "sizes" of the tensors that are known, "CPU allocator", "CUDA allocator"; GIVEN
+    where the program gave them."""
     peak: Count | None = None
     """The most bytes of tensors that were alive at one time in the step."""
     whole_run: bool = False
@@ -59,3 +66,12 @@ class FootprintFact(Known):
     """Bytes of memory of the device, or of the machine; None if unknown, or if there are several devices."""
     layers: tuple[LayerFootprint, ...] = ()
     """The layers in the order of their first call."""
+
+    @property
+    def by_hand(self) -> bool:
+        """True if the program gave the peaks of its layers: bytes of parameters, gradients and optimizer are not known.
+
+        >>> FootprintFact(step=3, method="numbers of the program", peak=2**20).by_hand
+        True
+        """
+        return self.method == GIVEN

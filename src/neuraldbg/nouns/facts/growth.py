@@ -67,6 +67,8 @@ class GrowthFact(Known):
     """Last of those steps."""
     complete: bool = True
     """False if some count left objects out, since there were too many."""
+    by_hand: bool = False
+    """True if the program gave the memory step by step: what keeps it is not searched for."""
     survivors: tuple[Survivors, ...] = ()
     """Tensors whose number grows, most bytes first; empty if no tensor's does."""
 

@@ -1,5 +1,6 @@
 """The TIMING fact: time and work of a step and of each layer, measured in a few sampled steps."""
 
+from collections.abc import Container
 from typing import ClassVar
 
 from neuraldbg.nouns.facts.kinds import Count
@@ -13,6 +14,8 @@ DOUBTFUL = 3.0
 
 HOST = "host"
 """The clock of a model on several CUDA devices, or on other devices than these and the CPU."""
+HAND = "hand"
+"""The clock of times that the program itself gives: timers around its code, seconds of layers."""
 
 
 @frozen
@@ -39,6 +42,32 @@ class LayerTiming:
     """Its input tensors in the last sampled call: "float32[32, 64]"."""
     outputs: tuple[str, ...] = ()
     """Its output tensors in the last sampled call."""
+    type: str = ""
+    """Its type as the program gave it by hand; "" if it did not."""
+
+
+@frozen
+class TimerTiming:
+    """The time between the starts and the ends of a timer that the program set by hand, over the whole run."""
+
+    name: str
+    """The name of the timer."""
+    calls: Count
+    """How often it has ended."""
+    total_s: float
+    """Seconds in it, with the timers inside of it; those in which it ran inside of itself count once."""
+    own_s: float
+    """Seconds in it, without the timers inside of it."""
+    median_s: float
+    """Median seconds of a call."""
+    p95_s: float
+    """Seconds of a call that 95% of the calls took at most."""
+    max_s: float
+    """Seconds of the longest call."""
+    share: float
+    """``own_s`` over the same of all timers: the shares of all timers sum to 1."""
+    mean_s: float
+    """Mean seconds of a call."""
 
 
 @frozen
@@ -59,7 +88,7 @@ class TimingFact(Known):
     """The last sampled step."""
     clock: str
     """The clock of the layers: "cpu", "cuda" for events on the device's own stream, or "host" for the processor's clock
-    and a model on other devices: it sees when their work is launched."""
+    and a model on other devices: it sees when their work is launched; "hand" for times that the program gave."""
     step_s: float
     """Seconds of a typical sampled step."""
     data_s: float | None = None
@@ -103,6 +132,8 @@ class TimingFact(Known):
     """Different shapes of the input, or of the output, in these steps."""
     trace: str = ""
     """The file of the window of ``torch.profiler`` beside the run file; empty if none was asked for."""
+    timers: tuple[TimerTiming, ...] = ()
+    """The timers that the program set by hand, the largest ``own_s`` first; of very many the largest."""
 
     @property
     def ordinary_s(self) -> float:
@@ -134,6 +165,15 @@ class TimingFact(Known):
         return self.steps < 2 or self.slowed >= DOUBTFUL or self.clock == HOST
 
     @property
+    def by_hand(self) -> bool:
+        """True if the program gave the times: nothing is known of its framework.
+
+        >>> run.profile().timing.by_hand
+        False
+        """
+        return self.clock == HAND
+
+    @property
     def reached_flops(self) -> float | None:
         """Floating-point operations per second of the forward and backward passes, in which all counted ones are; None
         if they were not counted or not timed.
@@ -155,7 +195,7 @@ class TimingFact(Known):
         if self.clock == HOST:
             said.append("work on the model's devices was timed when it was launched, not when it was done")
         if self.steps < 2:
-            said.append("only one step was sampled")
+            said.append(f"only one step was {'timed' if self.by_hand else 'sampled'}")
         if self.slowed >= MUCH_SLOWER:
             said.append(f"a sampled step took {self.slowed:.1f} times as long as others")
         if not said:
@@ -167,6 +207,8 @@ class TimingFact(Known):
         if self.clock == HOST:
             more = "torch.profiler tells the time of each operation (--trace 20:25)"
             return f"{text}: times of layers and shares of a step's parts are not those of the devices; {more}."
+        if self.by_hand:
+            return f"{text}: the shares of its parts and bottlenecks of time are not told; time a second one."
         more = "record more of them with neuraldbg run --profile, or NeuralDbg(model, profile=True)"
         if self.machine_flops is not None:  # it was asked for
             more = "record a longer run, or look at a trace of single steps (--trace 20:24)"
@@ -182,13 +224,16 @@ class TimingFact(Known):
         whole = {one.layer: (one.flops or 0.0) + (one.backward_flops or 0.0) for one in self.layers}
         own = dict(whole)
         for path, flops in whole.items():
-            around = next((above for above in _around(path) if above in whole), None)
+            around = layer_around(path, whole)
             if around is not None:
                 own[around] -= flops
         return {path: max(flops, 0.0) for path, flops in own.items()} if any(whole.values()) else {}
 
 
-def _around(path: str) -> list[str]:
-    """Return the paths of the modules around one, the nearest first; the last is that of the whole model."""
+def layer_around(path: str, known: Container[str]) -> str | None:
+    """Return the path of the nearest module around one among those that are known; None if there is none. The path of a
+    whole model is "".
+    """
     parts = path.split(".")
-    return [".".join(parts[:end]) for end in range(len(parts) - 1, 0, -1)] + [""] * bool(path)
+    above = [".".join(parts[:end]) for end in range(len(parts) - 1, 0, -1)] + [""] * bool(path)
+    return next((one for one in above if one in known), None)

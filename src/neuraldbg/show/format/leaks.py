@@ -60,6 +60,8 @@ def none_found(growth: GrowthFact) -> str:
         return "No growing tensors were found, but there were too many objects to look at all of them"
     if growth.counts:
         return "Tensors were counted too few times to see whether they become more"
+    if growth.by_hand:
+        return "Only memory was given: what keeps it was not searched for"
     return "Tensors were not counted: neuraldbg run --profile, or NeuralDbg(model, profile=True), counts them"
 
 

@@ -86,6 +86,7 @@ def costs_of(profile: Profile | None) -> Costs | None:
         said += [step_note(timing), work_note(timing)]
         notes.append(sampled_note(timing))
         tables += [] if timing.doubtful else [_phases(timing)]
+        tables.append(_timers(timing))
     if footprint is not None:
         said += [peak_note(footprint), whole_note(footprint)]
     if timing is not None or footprint is not None:
@@ -114,6 +115,20 @@ def _phases(timing: TimingFact) -> Table:
     return Table("The parts of a step", ("part", "time", "share"), rows, (1, 2))
 
 
+def _timers(timing: TimingFact) -> Table:
+    rows = tuple(
+        (
+            one.name,
+            number(one.calls),
+            *(amount(took, "s") for took in (one.total_s, one.own_s, one.median_s, one.p95_s)),
+        )
+        for one in timing.timers[:LAYERS]
+    )
+    few = f"The {LAYERS:,} costliest of {len(timing.timers):,} timers" if len(timing.timers) > LAYERS else "Timers"
+    heads = ("timer", "calls", "total", "without timers inside", "median", "95th percentile")
+    return Table(few, heads, rows, (1, 2, 3, 4, 5))
+
+
 def _layers(timing: TimingFact | None, footprint: FootprintFact | None) -> Table:
     """Return the costliest layers: by time if it was measured, else by memory; in the order of their calls."""
     timed = {one.layer: one for one in timing.layers} if timing is not None else {}
@@ -122,6 +137,9 @@ def _layers(timing: TimingFact | None, footprint: FootprintFact | None) -> Table
     sizes = {
         path: one.parameters + one.gradients + one.optimizer + (one.activations or 0) for path, one in held.items()
     }
+    given = footprint is not None and footprint.by_hand
+    if given:
+        sizes = {path: one.peak or 0 for path, one in held.items()}
     cost = spent if timed else sizes
     order = list(timed or held)
     kept = set(sorted(order, key=lambda path: -cost[path])[:LAYERS])
@@ -139,7 +157,7 @@ def _layers(timing: TimingFact | None, footprint: FootprintFact | None) -> Table
         rows.append(tuple(cells))
     heads = ["layer"]
     heads += ["output", "forward", "backward", "share of the step", "operations"] if timed else []
-    heads += ["memory"] if held else []
+    heads += ["most memory" if given else "memory"] if held else []
     few = f"The {len(kept):,} costliest of {len(order):,} layers" if len(kept) < len(order) else "The layers"
     return Table(few, tuple(heads), tuple(rows), tuple(range(2 if timed else 1, len(heads))))
 

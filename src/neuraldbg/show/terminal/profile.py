@@ -86,6 +86,10 @@ class _Writer(Writer):
             yield self.heading("Layers")
             yield self.layers(timing, sort, top)
             yield from self.cut(len(timing.layers) - top, by=2)
+        if timing is not None and timing.timers:
+            yield self.heading("Timers")
+            yield self.timers(timing, top)
+            yield from self.cut(len(timing.timers) - top, by=2)
         if profile.footprint is not None:
             yield self.heading("Memory")
             yield self.memory(profile.footprint, profile.outputs)
@@ -106,7 +110,13 @@ class _Writer(Writer):
         grid.add_column()
         for name, took, share in profile.parts():
             bar = "#" * round(_BAR * share) if not self.marks.dots else "█" * round(_BAR * share)
-            grid.add_row(_PARTS[name], seconds(took), percent(share), Text(bar, style="cyan"))
+            by_hand = profile.timing is not None and profile.timing.by_hand  # data and evaluation may be anything
+            grid.add_row(
+                name if by_hand and name != "other" else _PARTS[name],
+                seconds(took),
+                percent(share),
+                Text(bar, style="cyan"),
+            )
         return Padding(grid, (0, 0, 0, 2))
 
     def bottleneck(self, one: Bottleneck) -> Iterator[RenderableType]:
@@ -121,7 +131,8 @@ class _Writer(Writer):
         names, rows, work = [], [], timing.own_flops()
         for one in order[:top]:
             calls = f" x{one.calls:,}" if one.calls > 1 else ""
-            names.append(f"{one.layer or '(the model)'}{calls}")
+            kind = f" ({one.type})" if one.type else ""
+            names.append(f"{one.layer or '(the model)'}{kind}{calls}")
             rows.append(_row(one, timing, work.get(one.layer, 0.0)))
         heads = ["time", "forward", "backward", "FLOP", "FLOP/s", "output"]
         columns = [[head, *(row[at] for row in rows)] for at, head in enumerate(heads)]
@@ -143,6 +154,19 @@ class _Writer(Writer):
             grid.add_row(Text(cut(self.clean(name), room, self.marks)), *cells)
         return Padding(grid, (0, 0, 0, 2))
 
+    def timers(self, timing: TimingFact, top: int) -> RenderableType:
+        """Return the table of the timers that the program set, over the whole run."""
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(no_wrap=True, overflow="ellipsis")
+        for _ in range(5):
+            grid.add_column(justify="right", no_wrap=True)
+        heads = ("own time", "total", "calls", "median", "95%")
+        grid.add_row("", *(Text(head, style="dim") for head in heads))
+        for one in timing.timers[:top]:
+            cells = (seconds(one.own_s), seconds(one.total_s), f"{one.calls:,}", seconds(one.median_s))
+            grid.add_row(self.text(one.name), *cells, seconds(one.p95_s))
+        return Padding(grid, (0, 0, 0, 2))
+
     def memory(self, found: FootprintFact, outputs: int | None) -> RenderableType:
         """Return the memory of a step by what it holds, a line each."""
         grid = Table.grid(padding=(0, 2))
@@ -152,6 +176,8 @@ class _Writer(Writer):
         if found.peak is not None:
             at = f"at {found.peak_at}" if found.peak_at else ""
             grid.add_row("most so far" if found.whole_run else "peak", size(found.peak), self.text(at, "dim"))
+        if found.by_hand:  # of nothing else the bytes are known
+            return Padding(grid, (0, 0, 0, 2))
         for name in ("parameters", "gradients", "optimizer", "activations"):
             held = getattr(found, name)
             if held is not None:
@@ -175,7 +201,8 @@ def _headline(timing: TimingFact) -> str:
             told.append(f"{percent(reached / timing.machine_flops)} of a large matrix product here")
     which = f": {timing.first:,}" if timing.steps == 1 else f", {timing.first:,} to {timing.last:,}"
     took = f" of {seconds(timing.step_s)}" if timing.usual_s else ""
-    told.append(f"{counted(timing.steps, 'sampled step')}{took}{which}")
+    kind = "timed step" if timing.by_hand else "sampled step"
+    told.append(f"{counted(timing.steps, kind)}{took}{which}")
     return "; ".join(told)
 
 

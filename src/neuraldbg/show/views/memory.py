@@ -64,7 +64,9 @@ def _measured(run: RunRecord, footprint: FootprintFact, diagnosis: Diagnosis, ch
 
 
 def whole_note(footprint: FootprintFact) -> str:
-    """Write what the memory of all layers together is made of."""
+    """Write what the memory of all layers together is made of; "" if only peaks were given."""
+    if footprint.by_hand:
+        return ""
     *kept, _ = PARTS
     said = ", ".join(f"{amount(getattr(footprint, part), 'B')} {WORDS[part]}" for part in kept)
     # Not the sum of the bars: an output that the backward pass does not need is released before it begins.
@@ -81,6 +83,7 @@ def peak_note(footprint: FootprintFact) -> str:
     share = per_cent(footprint.peak, footprint.device_total)
     of = f", {share} of {amount(footprint.device_total, 'B')}" if share else ""
     which = "Most since the program began" if footprint.whole_run else "Peak of the step"
+    which = "Most that was given of a layer" if footprint.by_hand else which
     return f"{which}: {amount(footprint.peak, 'B')}{where}{of} (measured by {footprint.method})"
 
 

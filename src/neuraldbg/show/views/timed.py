@@ -75,8 +75,10 @@ def sampled_note(timing: TimingFact) -> str:
         "cuda": "events on the device's own stream",
         "host": "the processor's clock when work for the devices was launched",
     }
-    said = f"Typical of {counted(timing.steps, 'sampled step')} ({span})" if timing.steps > 1 else f"Measured in {span}"
-    return f"{said}, layers by {clocks.get(timing.clock, timing.clock)}"
+    kind = "timed step" if timing.by_hand else "sampled step"
+    said = f"Typical of {counted(timing.steps, kind)} ({span})" if timing.steps > 1 else f"Measured in {span}"
+    said_by = clocks.get(timing.clock, timing.clock)
+    return f"{said}, {'timed by the program itself' if timing.by_hand else f'layers by {said_by}'}"
 
 
 def step_note(timing: TimingFact) -> str:
@@ -90,7 +92,11 @@ def step_note(timing: TimingFact) -> str:
 
 def split_note(timing: TimingFact) -> str:
     """Write that backward passes are missing from the layers' times, if they are."""
-    return "" if timing.backward_split else "Some backward passes could not be split by layers: their time is not here"
+    if timing.backward_split:
+        return ""
+    if timing.by_hand:
+        return "No backward time of a layer was given: it is not here"
+    return "Some backward passes could not be split by layers: their time is not here"
 
 
 def work_note(timing: TimingFact) -> str:

@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.nouns.step_spans import BACKWARD, DATA, EVALUATION, FORWARD, OPTIMIZER, OTHER, step_spans
+from neuraldbg.nouns.step_spans import (
+    BACKWARD,
+    DATA,
+    DATA_BY_HAND,
+    EVALUATION,
+    EVALUATION_BY_HAND,
+    FORWARD,
+    OPTIMIZER,
+    OTHER,
+    step_spans,
+)
 from neuraldbg.show.format.unit_amounts import amount, unit_of
 from neuraldbg.show.forms import Scale, Span, Timeline
 from neuraldbg.show.views.moments import guilty_of
@@ -29,7 +39,7 @@ if TYPE_CHECKING:
 
 TITLE = "Timeline of a step"
 LAID = "Laid out from the durations, in the order of the first calls: start times were not measured"
-PARTS = (FORWARD, BACKWARD, DATA, OPTIMIZER, EVALUATION, OTHER)
+PARTS = (FORWARD, BACKWARD, DATA, DATA_BY_HAND, OPTIMIZER, EVALUATION, EVALUATION_BY_HAND, OTHER)
 """Parts in the order of their colours: forward and backward have those of the bars of time."""
 SHAPES = 3
 """Shapes of inputs or outputs in the words of a row, at most."""

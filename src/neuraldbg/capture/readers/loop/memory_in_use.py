@@ -1,36 +1,18 @@
 """The reader of the memory in use at the end of a full step: resident memory of the process, allocated of the device.
 
-``/proc/self/statm`` is opened at each reading: a descriptor that is kept may be closed by the program, and its number
-given to a file of the program. Elsewhere than on Linux resident memory is not read. The device's number is that of
-torch's caching allocator; no device is initialised or waited for.
+Elsewhere than on Linux resident memory is not read. The device's number is that of torch's caching allocator; no device
+is initialised or waited for.
 """
 
 from __future__ import annotations
 
-import os
-
 import torch
 
 from neuraldbg.capture.readers.reader import Reader
+from neuraldbg.process_memory import resident_bytes
 
-_STATM = "/proc/self/statm"
-_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0
 _DEVICES = 16
 """Devices that are read at most."""
-
-
-def resident_bytes() -> int | None:
-    """Return the bytes of memory that the process has resident; None if the system does not tell them in a file."""
-    try:
-        file = os.open(_STATM, os.O_RDONLY | os.O_CLOEXEC)
-    except (OSError, AttributeError):
-        return None
-    try:
-        return int(os.read(file, 64).split(maxsplit=2)[1]) * _PAGE
-    except (OSError, IndexError, ValueError):
-        return None
-    finally:
-        os.close(file)
 
 
 def device_bytes() -> int | None:
