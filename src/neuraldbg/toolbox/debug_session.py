@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from neuraldbg.record.outcome import outcome_of
 from neuraldbg.show.shown_run import Shown
 from neuraldbg.toolbox.debug_config import DebugConfig, whole_in
 from neuraldbg.toolbox.given_arrays import given
-from neuraldbg.toolbox.gradient_debugger import PART, GradientDebugger
+from neuraldbg.toolbox.gradient_debugger import MOST_NAMES, PART, GradientDebugger
 from neuraldbg.toolbox.hand_steps import HandSteps
 from neuraldbg.toolbox.layer_shapes import Shaped
 from neuraldbg.toolbox.parameter_names import leaves, owner_of
@@ -178,6 +179,8 @@ class DebugSession(Questions, Shown):
                 self.config.max_tracked_tensors,
                 self._stepped,
             )
+            # A session that nobody stops still ends its writer, when it is forgotten or the program ends.
+            weakref.finalize(self, self._made.recorder.close)
 
     def stop(self, outcome: Outcome | None = None) -> DebugReport:
         """End the run, save it, and return its report. A second call returns the same one.
@@ -432,9 +435,10 @@ class DebugSession(Questions, Shown):
         steps = self._made
         assert steps is not None
         notes = ["the numbers were recorded by hand", *self._notes]
-        if steps.refused:
-            most, count = self.config.max_tracked_tensors, len(steps.refused)
-            more = "at least " if count >= 1000 else ""
+        refused = {*steps.refused, *(self.gradient_debugger.left_out if self.uses("gradient_debugger") else ())}
+        if refused:
+            most, count = self.config.max_tracked_tensors, len(refused)
+            more = "at least " if count >= MOST_NAMES else ""
             notes.append(f"{more}{count:,} tensors beyond the first {most:,} are not recorded (max_tracked_tensors)")
         if self.config.sampling_rate < 1:
             notes.append(f"whole tensors are read in one of {1 / self.config.sampling_rate:.3g} steps (sampling_rate)")

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 PART = 4096
 """Elements of a gradient that are read in a step that is not in the sample."""
+MOST_NAMES = 1000
+"""Names of what is left out that are kept for their number."""
 ENOUGH = 10
 """Gradients of a layer before it is called healthy: as many steps as the detector of vanishing gradients waits for."""
 FEW = 8
@@ -158,8 +160,8 @@ class GradientDebugger:
         self._step, self._samples, self._tell = step, samples, tell
         self._record, self._diagnose = record, diagnose
         self._courses: dict[str, _Course] = {}
-        self.left_out = 0
-        """Gradients of layers beyond the most that are followed."""
+        self.left_out: set[str] = set()
+        """Names beyond the most that are followed, a thousand of them at most."""
 
     def record_gradient_flow(self, layer_name: str, gradient: Any) -> None:
         """Record a layer's gradient: an array of any framework, or a list of numbers. ``layer_name`` is the name of the
@@ -177,7 +179,8 @@ class GradientDebugger:
         course = self._courses.get(name)
         if course is None:
             if len(self._courses) >= self._most:
-                self.left_out += 1
+                if len(self.left_out) < MOST_NAMES:
+                    self.left_out.add(name)
                 return
             course = self._courses[name] = _Course(self._history)
         row = row_of(found.spaced(PART) if self._samples() else found)

@@ -17,6 +17,7 @@ from neuraldbg.nouns import STATS, Layer, Layout, Outcome, RunInfo, Site, Step, 
 from neuraldbg.ranks import own_rank
 from neuraldbg.record import Recorder, RingBuffer, ring_bytes
 from neuraldbg.record.outcome import save_beside, versions
+from neuraldbg.toolbox.gradient_debugger import MOST_NAMES
 from neuraldbg.toolbox.layer_shapes import Shaped, layer_type
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ class HandSteps:
         if known is not None:
             return known
         if len(self._sites) >= self._most:
-            if len(self.refused) < 1000:
+            if len(self.refused) < MOST_NAMES:
                 self.refused.add(site.label)
             return None
         self._sites[site] = len(self._sites)
