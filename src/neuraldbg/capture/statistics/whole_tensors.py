@@ -16,8 +16,8 @@ from neuraldbg.capture.guest import tensor_memory
 from neuraldbg.capture.guest.tensor_kinds import silently
 from neuraldbg.capture.statistics import operation
 from neuraldbg.capture.statistics.nested_tensors import leaves
-from neuraldbg.capture.statistics.table import derived
 from neuraldbg.nouns import STATS
+from neuraldbg.nouns.accumulators import derived
 
 if TYPE_CHECKING:
     from collections.abc import Callable
