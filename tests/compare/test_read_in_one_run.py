@@ -11,11 +11,11 @@ from torch.nn import functional as F
 
 from neuraldbg import NeuralDbg
 from neuraldbg.capture.statistics import operation
-from neuraldbg.capture.statistics.table import derived
 from neuraldbg.compare import compare
 from neuraldbg.compare.code_lines import changes
 from neuraldbg.compare.measure import rounded
 from neuraldbg.nouns import column
+from neuraldbg.nouns.accumulators import derived
 from neuraldbg.nouns.comparison import KindSpan, LossPair
 from neuraldbg.show import comparison as say
 

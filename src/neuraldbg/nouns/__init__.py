@@ -1,6 +1,7 @@
 """The values that flow between the stages: frozen, plain, free of torch. Every other module may import them.
 
 - ``site.py``: a site, and the statistics that are read there
+- ``accumulators.py``: the raw row that a tensor's numbers are added to, and the statistics that it becomes
 - ``layout.py``: layers, sites, and the data flow between layers
 - ``step.py``: one optimizer step
 - ``histogram.py``: histograms of a site's values

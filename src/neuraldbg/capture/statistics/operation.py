@@ -1,43 +1,54 @@
 """The one statistics operation: a tensor in, one row of a table grows.
 
 Eager hooks call ``observe_cpu`` or ``observe_device`` directly; the operators of compiled graphs are in
-``compiled/operators.py``. A row accumulates over the calls of one step, so micro-batches and repeated calls need no
-bookkeeping.
-
-The raw columns, float64: total, count, nonfinite, sum, sum of squares, min, max, zeros, saturated, and the elements
-that half precision would round to zero (under) or to infinity (over).
+``compiled/operators.py``. ``nouns/accumulators.py`` has the columns of a row, and the statistics that it becomes.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from neuraldbg.capture.guest import tensor_memory
 from neuraldbg.capture.guest.native import CODES, dense, native
+from neuraldbg.nouns.accumulators import (
+    BLANK,
+    COUNT,
+    HALF_OVER,
+    HALF_UNDER,
+    MAX,
+    MIN,
+    NONFINITE,
+    OVER,
+    SATURATED,
+    SQUARES,
+    SUM,
+    TOTAL,
+    UNDER,
+    WIDTH,
+    ZEROS,
+    add,
+)
 
 if TYPE_CHECKING:
+    import numpy as np
     import numpy.typing as npt
 
-TOTAL, COUNT, NONFINITE, SUM, SQUARES, MIN, MAX, ZEROS, SATURATED, UNDER, OVER = range(11)
-WIDTH = 11
+__all__ = [
+    "BLANK", "BLOCK", "COUNT", "HALF_OVER", "HALF_UNDER", "MAX", "MIN", "NONFINITE", "OVER", "ROW", "SATURATED",
+    "SQUARES", "SUM", "SUMMED", "TOTAL", "UNDER", "WIDTH", "ZEROS", "Rows", "hidden", "in_memory_order", "numbers",
+    "observable", "observe_cpu", "observe_device", "rows_of", "sample", "shown", "spaced", "squares", "transforming",
+]  # fmt: skip
+
 SUMMED = (TOTAL, COUNT, NONFINITE, SUM, SQUARES, ZEROS, SATURATED, UNDER, OVER)
 """Columns that are added when two rows are merged."""
 BLOCK = 128
 """Elements of one contiguous block: eight cache lines, so that a sample of a few thousand spreads over the tensor."""
 
-HALF_UNDER, HALF_OVER = 2.0**-25, 65520.0
-"""Limits of IEEE 754 binary16, rounding to nearest even: up to 2**-25 becomes zero, from 65,520 on infinite."""
-
-
 ROW = WIDTH * 8
 """Bytes of a row."""
-BLANK = np.zeros(WIDTH)
-"""A row before anything was read into it, shape (WIDTH,)."""
-BLANK[MIN], BLANK[MAX] = np.inf, -np.inf
 
 
 class Rows(NamedTuple):
@@ -154,22 +165,7 @@ def _observe(x: Tensor, row: npt.NDArray[np.float64], cap: int, bound: float, ce
     flat = flat.resolve_neg()
     if bound:
         row[SATURATED] += int(torch.count_nonzero((flat - centre).abs() > bound))
-    wide = numbers(flat.double())
-    size = np.abs(wide)
-    finite = np.isfinite(wide)
-    row[TOTAL] += x.numel()
-    row[COUNT] += wide.size
-    row[ZEROS] += np.count_nonzero(wide == 0)
-    row[UNDER] += np.count_nonzero((size <= HALF_UNDER) & (wide != 0))
-    row[OVER] += np.count_nonzero((size >= HALF_OVER) & finite)
-    if not finite.all():
-        row[NONFINITE] += np.count_nonzero(~finite)
-        wide = wide[finite]
-    if wide.size:
-        row[SUM] += np.add.reduce(wide)
-        row[SQUARES] += np.dot(wide, wide)
-        row[MIN] = min(row[MIN], np.minimum.reduce(wide))
-        row[MAX] = max(row[MAX], np.maximum.reduce(wide))
+    add(numbers(flat.double()), row, x.numel())
 
 
 def numbers(x: Tensor) -> npt.NDArray[Any]:

@@ -21,26 +21,14 @@ from neuraldbg.capture.statistics.device.table import DeviceTable
 from neuraldbg.capture.statistics.histograms import Binning
 from neuraldbg.capture.statistics.raw_rows import Raw
 from neuraldbg.capture.statistics.unit_activity import Units
-from neuraldbg.nouns import STATS, Site, column
+from neuraldbg.nouns import Site
+from neuraldbg.nouns.accumulators import derived
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
     from torch import Tensor
-
-
-_COPIED = [
-    (operation.TOTAL, column("total")),
-    (operation.COUNT, column("count")),
-    (operation.NONFINITE, column("nonfinite")),
-    (operation.ZEROS, column("zeros")),
-    (operation.SATURATED, column("saturated")),
-    (operation.UNDER, column("under")),
-    (operation.OVER, column("over")),
-]
-"""Accumulators that are statistics without a further computation."""
-_MEAN, _STD, _RMS, _MIN, _MAX = map(column, ("mean", "std", "rms", "min", "max"))
 
 
 class Table:
@@ -259,21 +247,3 @@ def _division(rows: list[int], by: Tensor | float) -> Awaited:
         return {}
 
     return Awaited(() if isinstance(by, float) else (by,), land)
-
-
-def derived(raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Turn accumulators, shape (..., op.WIDTH), into statistics, shape (..., len(STATS))."""
-    out = np.zeros((*raw.shape[:-1], len(STATS)))
-    for col, place in _COPIED:
-        out[..., place] = raw[..., col]
-    finite = raw[..., operation.COUNT] - raw[..., operation.NONFINITE]
-    number = np.where(finite > 0, finite, np.nan)  # NaN, so that a site that was not read has no moments
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean, squares = raw[..., operation.SUM] / number, raw[..., operation.SQUARES] / number
-        out[..., _MEAN] = mean
-        out[..., _STD] = np.sqrt(np.maximum(squares - mean * mean, 0.0))
-        out[..., _RMS] = np.sqrt(squares)
-    out[..., _MIN] = np.where(finite > 0, raw[..., operation.MIN], np.nan)
-    out[..., _MAX] = np.where(finite > 0, raw[..., operation.MAX], np.nan)
-    out[..., _STD][out[..., _MIN] == out[..., _MAX]] = 0.0  # squares - mean * mean leaves rounding, as of one element
-    return out

@@ -15,8 +15,8 @@ from neuraldbg.capture.guest import tensor_memory
 from neuraldbg.capture.guest.tensor_kinds import silently
 from neuraldbg.capture.statistics import operation
 from neuraldbg.capture.statistics.nested_tensors import leaves
-from neuraldbg.capture.statistics.table import derived
 from neuraldbg.nouns import STATS
+from neuraldbg.nouns.accumulators import derived
 from neuraldbg.process_memory import resident_or_most
 
 if TYPE_CHECKING:
