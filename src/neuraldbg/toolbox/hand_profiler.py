@@ -73,8 +73,9 @@ class HandProfiler:
         self._peak: tuple[int, str, int] | None = None
         """Bytes, layer and step of the largest ``memory_usage``."""
         self._memory = {"resident": Readings(), "device_memory": Readings()}
-        self._newest: dict[str, float] = {}
-        """Bytes by the names of the scalars, as they were given in the step that is open."""
+        self._read: dict[str, float] = {}
+        self._given: dict[str, float] = {}
+        """Bytes by the names of the scalars, as they were read when the open step began, and given in it."""
         self._met: tuple[int, int] | None = None
         """First and last step in which memory was read."""
 
@@ -120,10 +121,12 @@ class HandProfiler:
             step = self._steps.open
             if step is not None and step.number == number:
                 return step
-            self._newest = {}
+            if step is not None:
+                for name, value in {**self._read, **self._given}.items():
+                    self._memory[name].add(step.number, value)
+                    self._met = (self._met[0] if self._met is not None else step.number, step.number)
             resident = resident_bytes()
-            if resident is not None:
-                self._remember("resident", resident, number)
+            self._read, self._given = {} if resident is None else {"resident": float(resident)}, {}
             return self._steps.begin(number, perf_counter())
 
     # -- layers and memory --------------------------------------------------------------------------------------
@@ -186,14 +189,8 @@ class HandProfiler:
             given["resident"] = resident_bytes()
         amounts = {name: _amount(value, name) for name, value in given.items() if value is not None}
         with self._lock:
-            number = self._open_step().number
-            for name, value in amounts.items():
-                self._remember(name, value, number)
-                self._newest[name] = float(value)
-
-    def _remember(self, name: str, value: int, number: int) -> None:
-        self._memory[name].add(number, float(value))
-        self._met = (self._met[0] if self._met is not None else number, number)
+            self._open_step()
+            self._given.update({name: float(value) for name, value in amounts.items()})
 
     def memory(self) -> dict[str, float]:
         """Return the bytes of memory that were given in the step that is open, as its scalars ``resident`` and
@@ -201,7 +198,7 @@ class HandProfiler:
         """
         with self._lock:
             step = self._steps.open
-            found = dict(self._newest) if step is not None and step.number == self._step() else {}
+            found = dict(self._given) if step is not None and step.number == self._step() else {}
         if "resident" not in found and (resident := resident_bytes()) is not None:
             found = {"resident": float(resident), **found}
         return found

@@ -39,7 +39,7 @@ _NAMED = 20
 class Span:
     """One run of a timer, from its start to its end."""
 
-    __slots__ = ("began", "inside", "name", "owner", "part", "parts_inside", "seconds", "step")
+    __slots__ = ("began", "inside", "name", "owner", "parts_inside", "seconds", "step")
 
     def __init__(self, name: str, step: TimedStep, owner: Timer | None) -> None:
         self.name, self.step, self.owner = name, step, owner
@@ -49,7 +49,6 @@ class Span:
         """Seconds in timers inside of it."""
         self.parts_inside = 0.0
         """Seconds in timers inside of it that are parts of the step."""
-        self.part = part_of(name)
         self.began = perf_counter()
 
     def __repr__(self) -> str:
@@ -72,9 +71,11 @@ class _Owner:
 class _Timed:
     """What is known of the timers with one name."""
 
-    __slots__ = ("own", "sketch", "total")
+    __slots__ = ("own", "part", "sketch", "total")
 
-    def __init__(self) -> None:
+    def __init__(self, part: str | None) -> None:
+        self.part = part
+        """The part of the step that they are; None if their name says none."""
         self.total = self.own = 0.0
         self.sketch = DurationSketch()
 
@@ -179,24 +180,31 @@ class HandTimers:
         span.seconds = took
         around = spans[-1] if spans else None
         with self._lock:
-            timed = self._timers.get(name)
-            if timed is None:
-                timed = self._timers.setdefault(name if len(self._timers) < TIMERS else OTHERS, _Timed())
+            timed = self._timers.get(name) or self._new(name)
             timed.sketch.add(took)
             timed.own += took - span.inside
-            if around is None or not any(one.name == name for one in spans):
+            part = timed.part
+            if around is None:
                 timed.total += took
-            if span.part is not None or around is None:
+                span.step.of_thread(threading.get_ident()).outermost += took
+            elif not any(one.name == name for one in spans):
+                timed.total += took
+            if part is not None:
                 times = span.step.of_thread(threading.get_ident())
-                if span.part is not None:
-                    times.parts[span.part] = times.parts.get(span.part, 0.0) + took - span.parts_inside
-                    times.batches += span.part == DATA
-                if around is None:
-                    times.outermost += took
+                times.parts[part] = times.parts.get(part, 0.0) + took - span.parts_inside
+                times.batches += part == DATA
         if around is not None:
             around.inside += took
-            around.parts_inside += took if span.part is not None else span.parts_inside
+            around.parts_inside += took if part is not None else span.parts_inside
         return took
+
+    def _new(self, name: str) -> _Timed:
+        """Return what is known of a timer that ends for the first time; of too many names that of the others. Of these
+        none is a part of the step.
+        """
+        if len(self._timers) < TIMERS:
+            return self._timers.setdefault(name, _Timed(part_of(name)))
+        return self._timers.setdefault(OTHERS, _Timed(None))
 
     def _misplaced(self, name: str, spans: list[Span]) -> ConfigError:
         """Return the error of a timer that cannot be ended here."""
