@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +72,8 @@ class SessionAlerts:
         self._lock = threading.RLock()
         self._count = 0
         """Number of alerts that were told."""
+        self.newest: deque[Alert] = deque(maxlen=RECORDED)
+        """The alerts that were told, the newest."""
         self._unlogged: list[Alert] = []
         """Alerts for Python's logging, which would list our thread: the training's thread logs them."""
         self._delivery: Delivery | None = None
@@ -222,6 +225,7 @@ class SessionAlerts:
     def _tell(self, alert: Alert, action: Callable[[Alert], Any] | None) -> None:
         with self._lock:
             number, self._count = self._count, self._count + 1
+            self.newest.append(alert)
         if number < RECORDED:
             self._note((_fact(number, alert),))
         listened = _ALERTS.hasHandlers()  # without a handler Python would print it itself, a second time

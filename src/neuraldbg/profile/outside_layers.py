@@ -49,5 +49,6 @@ def _by_hand(timing: TimingFact, share: float) -> Bottleneck:
     remedy = "Log and measure every few steps instead of at each"
     if missing:
         text += f"; {', '.join(missing)} {'was' if len(missing) == 1 else 'were'} not timed"
-        remedy = f"Time {', '.join(missing)} apart, by timers of these names, to see what takes it"
+        named = "a timer named" if len(missing) == 1 else "timers named"
+        remedy = f"Add {named} {', '.join(missing)}, to see what takes it"
     return Bottleneck("outside", text, f"{remedy}.", share)

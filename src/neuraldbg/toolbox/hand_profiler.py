@@ -6,14 +6,10 @@ and ``neuraldbg profile`` and the report show it, as they do for a training that
 
 from __future__ import annotations
 
-import functools
-import inspect
 import threading
-import weakref
-from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from neuraldbg.arguments import is_number, layer_name, text, whole
 from neuraldbg.clocks import perf_counter
@@ -22,108 +18,27 @@ from neuraldbg.memory_slope import Readings
 from neuraldbg.nouns import Fact, RunRecord
 from neuraldbg.nouns.facts.footprint import GIVEN, FootprintFact, LayerFootprint
 from neuraldbg.nouns.facts.growth import GrowthFact
-from neuraldbg.nouns.facts.timing import TimerTiming
 from neuraldbg.nouns.json import jsonable
 from neuraldbg.nouns.measures import percent, seconds
 from neuraldbg.process_memory import resident_bytes
 from neuraldbg.profile import profile as profile_of
-from neuraldbg.toolbox.duration_sketch import DurationSketch
-from neuraldbg.toolbox.timed_steps import DATA, LayerTotal, TimedStep, TimedSteps, part_of
+from neuraldbg.toolbox.hand_timers import OTHERS, TIMERS, HandTimers, Timer
+from neuraldbg.toolbox.timed_steps import LayerTotal, TimedSteps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from types import TracebackType
 
     from neuraldbg.nouns.facts.known import Known
+    from neuraldbg.nouns.facts.timing import TimerTiming
     from neuraldbg.nouns.profile import Bottleneck, Profile
+    from neuraldbg.toolbox.timed_steps import TimedStep
 
-    F = TypeVar("F", bound=Callable[..., Any])
-
-TIMERS = 1_000
-"""Names of timers that are told apart; further ones, as of a program that numbers them, are counted together."""
 LAYERS = 10_000
 """Layers that are told apart; further ones are counted together."""
 RECORDED = 100
 """Timers that a fact has at most, those of the most time: a fact is written again and again."""
-OTHERS = "(others)"
-"""Name of what is counted together."""
 _NAMED = 20
 """Names in one note at most."""
-
-
-class Span:
-    """One run of a timer, from its start to its end."""
-
-    __slots__ = ("began", "inside", "name", "owner", "part", "parts_inside", "seconds", "step")
-
-    def __init__(self, name: str, step: TimedStep, owner: Timer | None) -> None:
-        self.name, self.step, self.owner = name, step, owner
-        self.seconds: float | None = None
-        """Seconds from its start to its end; None while it runs."""
-        self.inside = 0.0
-        """Seconds in timers inside of it."""
-        self.parts_inside = 0.0
-        """Seconds in timers inside of it that are parts of the step."""
-        self.part = part_of(name)
-        self.began = perf_counter()
-
-    def __repr__(self) -> str:
-        return f"<Span {self.name!r}: {'running' if self.seconds is None else seconds(self.seconds)}>"
-
-
-class _Running(threading.local):
-    """The timers that run in a thread, the innermost last."""
-
-    spans: list[Span] | None = None
-    owner: object = None
-
-
-class _Owner:
-    """Dies with its thread."""
-
-    __slots__ = ("__weakref__",)
-
-
-class _Timed:
-    """What is known of the timers with one name."""
-
-    __slots__ = ("own", "sketch", "total")
-
-    def __init__(self) -> None:
-        self.total = self.own = 0.0
-        self.sketch = DurationSketch()
-
-
-class Timer:
-    """A timer for ``with``, or for a function as its decorator. One may run in several threads and inside of itself."""
-
-    def __init__(self, profiler: HandProfiler, name: str) -> None:
-        self._profiler, self.name = profiler, name
-
-    def __enter__(self) -> Span:
-        return self._profiler._start(self.name, self)  # noqa: SLF001 (made by it)
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._profiler._leave(self)  # noqa: SLF001 (made by it)
-
-    def __call__(self, function: F) -> F:
-        """Return a function that is timed at each call. Raises ConfigError for a generator or a coroutine, whose call
-        returns before its code has run.
-        """
-        given: Any = function
-        later = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
-        if not callable(given) or any(is_one(given) for is_one in later):
-            message = (
-                f"a timer times functions, not {function!r:.60}: write `with profiler.timer({self.name!r}):` in it"
-            )
-            raise ConfigError(message)
-
-        @functools.wraps(function)
-        def timed(*args: Any, **named: Any) -> Any:
-            with self:
-                return function(*args, **named)
-
-        return timed  # type: ignore[return-value]
 
 
 class HandProfiler:
@@ -150,25 +65,19 @@ class HandProfiler:
     def __init__(self, *, step: Callable[[], int]) -> None:
         self._step = step
         self._lock = threading.RLock()  # a signal handler of the program may time while it is held
-        self._running = _Running()
-        self._stacks: dict[int, tuple[weakref.ref[_Owner], list[Span]]] = {}
-        """The timers that run, by the identity of the object that dies with their thread."""
-        self._timers: dict[str, _Timed] = {}
         self._steps = TimedSteps(threading.get_ident())
+        self._timers = HandTimers(self._open_step, self._lock)
         self._types: dict[str, str] = {}
         self._peaks: dict[str, int] = {}
         self._counts: dict[str, int] = {}
         self._peak: tuple[int, str, int] | None = None
         """Bytes, layer and step of the largest ``memory_usage``."""
         self._memory = {"resident": Readings(), "device_memory": Readings()}
-        self._newest: dict[str, float] = {}
-        """Bytes by the names of the scalars, as they were given in the step that is open."""
+        self._read: dict[str, float] = {}
+        self._given: dict[str, float] = {}
+        """Bytes by the names of the scalars, as they were read when the open step began, and given in it."""
         self._met: tuple[int, int] | None = None
         """First and last step in which memory was read."""
-        self._left: Counter[str] = Counter()
-        """Timers that were never ended, by name."""
-        self._misused: Counter[str] = Counter()
-        """Ends of timers that did not run, or not innermost, by name."""
 
     # -- timers -------------------------------------------------------------------------------------------------
 
@@ -180,18 +89,14 @@ class HandProfiler:
         >>> profiler.end_timer("layer_forward") >= 0
         True
         """
-        self._start(text(name, "a timer is named by text"), None)
+        self._timers.start(text(name, "a timer is named by text"), None)
 
     def end_timer(self, name: str) -> float:
         """End the timer that was started last in this thread. Return its seconds, with the timers inside of it.
 
         Raises ConfigError for any other timer: the error says which must be ended first. Nothing is ended then.
         """
-        ended = perf_counter()
-        spans = self._running.spans
-        if not spans or spans[-1].name != name:
-            raise self._misplaced(text(name, "a timer is named by text"), spans or [])
-        return self._end(spans, ended)
+        return self._timers.end(name)
 
     def timer(self, name: str) -> Timer:
         """Return a timer for ``with``, or for a function as its decorator. Its time counts if the code in it raises.
@@ -202,35 +107,13 @@ class HandProfiler:
         >>> span.seconds == profiler.timings()["data"].total_s
         True
         """
-        return Timer(self, text(name, "a timer is named by text"))
+        return Timer(self._timers, text(name, "a timer is named by text"))
 
-    def _start(self, name: str, owner: Timer | None) -> Span:
-        spans = self._running.spans
-        if spans is None:
-            spans = self._register()
+    def _open_step(self) -> TimedStep:
+        """Return the step that is open, and begin it if it is new."""
         number = self._step()
         step = self._steps.open
-        if step is None or step.number != number:
-            step = self._begin(number)
-        span = Span(name, step, owner)
-        spans.append(span)
-        return span
-
-    def _register(self) -> list[Span]:
-        """Return the list of the timers that run in this thread, which is new here."""
-        spans: list[Span] = []
-        owner = _Owner()
-        key = id(owner)
-
-        def ended(_: object) -> None:
-            with self._lock:
-                self._stacks.pop(key, None)
-                self._left.update(span.name for span in spans)
-
-        with self._lock:
-            self._stacks[key] = weakref.ref(owner, ended), spans
-        self._running.spans, self._running.owner = spans, owner
-        return spans
+        return step if step is not None and step.number == number else self._begin(number)
 
     def _begin(self, number: int) -> TimedStep:
         """Begin a step, unless another thread has, and read the resident memory at its begin."""
@@ -238,71 +121,13 @@ class HandProfiler:
             step = self._steps.open
             if step is not None and step.number == number:
                 return step
-            self._newest = {}
+            if step is not None:
+                for name, value in {**self._read, **self._given}.items():
+                    self._memory[name].add(step.number, value)
+                    self._met = (self._met[0] if self._met is not None else step.number, step.number)
             resident = resident_bytes()
-            if resident is not None:
-                self._remember("resident", resident, number)
+            self._read, self._given = {} if resident is None else {"resident": float(resident)}, {}
             return self._steps.begin(number, perf_counter())
-
-    def _leave(self, owner: Timer) -> None:
-        """End the innermost span of a timer. Those that were started inside of it and not ended are over, too."""
-        ended = perf_counter()
-        spans = self._running.spans or []
-        at = next((at for at in range(len(spans) - 1, -1, -1) if spans[at].owner is owner), None)
-        if at is None:
-            return
-        with self._lock:
-            self._left.update(span.name for span in spans[at + 1 :])
-        for span in spans[at + 1 :]:  # what has ended inside of them was inside of this one
-            spans[at].inside += span.inside
-            spans[at].parts_inside += span.parts_inside
-        del spans[at + 1 :]
-        self._end(spans, ended)
-
-    def _end(self, spans: list[Span], ended: float) -> float:
-        """End the innermost timer of a thread."""
-        span = spans.pop()
-        name, took = span.name, ended - span.began
-        span.seconds = took
-        around = spans[-1] if spans else None
-        with self._lock:
-            timed = self._timers.get(name)
-            if timed is None:
-                timed = self._timers.setdefault(name if len(self._timers) < TIMERS else OTHERS, _Timed())
-            timed.sketch.add(took)
-            timed.own += took - span.inside
-            if around is None or not any(one.name == name for one in spans):
-                timed.total += took
-            if span.part is not None or around is None:
-                times = span.step.of_thread(threading.get_ident())
-                if span.part is not None:
-                    times.parts[span.part] = times.parts.get(span.part, 0.0) + took - span.parts_inside
-                    times.batches += span.part == DATA
-                if around is None:
-                    times.outermost += took
-        if around is not None:
-            around.inside += took
-            around.parts_inside += took if span.part is not None else span.parts_inside
-        return took
-
-    def _misplaced(self, name: str, spans: list[Span]) -> ConfigError:
-        """Return the error of a timer that cannot be ended here."""
-        with self._lock:
-            if name in self._misused or len(self._misused) < TIMERS:
-                self._misused[name] += 1
-            elsewhere = any(span.name == name for _, others in self._stacks.values() for span in list(others))
-        if any(span.name == name for span in spans):
-            inner = spans[-1].name
-            return ConfigError(
-                f"the timer {name!r} cannot end before {inner!r}, which was started inside of it: end {inner!r} first, "
-                f"or write `with profiler.timer({inner!r}):`"
-            )
-        running = f"; running here: {', '.join(span.name for span in spans[-_NAMED:])}" if spans else ""
-        if elsewhere:
-            return ConfigError(
-                f"the timer {name!r} runs in another thread: end it in the thread that started it{running}"
-            )
-        return ConfigError(f"the timer {name!r} does not run: start_timer({name!r}) comes first{running}")
 
     # -- layers and memory --------------------------------------------------------------------------------------
 
@@ -331,11 +156,8 @@ class HandProfiler:
         backward = None if backward_time is None else _seconds(backward_time, "backward_time")
         used = None if memory_usage is None else _amount(memory_usage, "memory_usage")
         held = None if parameter_count is None else _amount(parameter_count, "parameter_count")
-        number = self._step()
         with self._lock:
-            step = self._steps.open
-            if step is None or step.number != number:
-                step = self._begin(number)
+            step = self._open_step()
             if path not in self._types and len(self._types) >= LAYERS:
                 path = OTHERS
             self._types[path] = kind or self._types.get(path, "")
@@ -349,7 +171,7 @@ class HandProfiler:
             if used is not None:
                 self._peaks[path] = max(used, self._peaks.get(path, 0))
                 if self._peak is None or used > self._peak[0]:
-                    self._peak = used, path, number
+                    self._peak = used, path, step.number
 
     def record_memory(self, resident: int | None = None, device: int | None = None) -> None:
         """Record the bytes of memory in use in the step that is open: of the process, and of the device.
@@ -366,17 +188,9 @@ class HandProfiler:
         if resident is None and device is None:
             given["resident"] = resident_bytes()
         amounts = {name: _amount(value, name) for name, value in given.items() if value is not None}
-        number = self._step()
         with self._lock:
-            if self._steps.open is None or self._steps.open.number != number:
-                self._begin(number)
-            for name, value in amounts.items():
-                self._remember(name, value, number)
-                self._newest[name] = float(value)
-
-    def _remember(self, name: str, value: int, number: int) -> None:
-        self._memory[name].add(number, float(value))
-        self._met = (self._met[0] if self._met is not None else number, number)
+            self._open_step()
+            self._given.update({name: float(value) for name, value in amounts.items()})
 
     def memory(self) -> dict[str, float]:
         """Return the bytes of memory that were given in the step that is open, as its scalars ``resident`` and
@@ -384,7 +198,7 @@ class HandProfiler:
         """
         with self._lock:
             step = self._steps.open
-            found = dict(self._newest) if step is not None and step.number == self._step() else {}
+            found = dict(self._given) if step is not None and step.number == self._step() else {}
         if "resident" not in found and (resident := resident_bytes()) is not None:
             found = {"resident": float(resident), **found}
         return found
@@ -409,10 +223,7 @@ class HandProfiler:
         >>> times["step"].total_s >= times["data"].total_s == times["data"].own_s
         True
         """
-        with self._lock:
-            whole = sum(one.own for one in self._timers.values())
-            found = [_timing(name, one, whole) for name, one in self._timers.items()]
-        return {one.name: one for one in sorted(found, key=lambda one: -one.own_s)}
+        return self._timers.timings()
 
     def facts(self, steps: int) -> tuple[Fact, ...]:
         """Return what was recorded so far as the facts ``timing``, ``footprint`` and ``growth``, as far as it is known.
@@ -435,9 +246,9 @@ class HandProfiler:
     def _known(self, *, ended: bool) -> list[Known]:
         found: list[Known] = []
         timing = self._steps.timing(ended=ended)
-        if timing is not None and (self._timers or timing.layers):
+        if timing is not None and (self._timers.names or timing.layers):
             typed = tuple(replace(one, type=self._types.get(one.layer, "")) for one in timing.layers)
-            timers = tuple(self.timings().values())[:RECORDED]
+            timers = tuple(self._timers.timings().values())[:RECORDED]
             found.append(replace(timing, layers=typed, timers=timers))
         if self._peaks or self._counts:
             found.append(self._footprint())
@@ -483,12 +294,11 @@ class HandProfiler:
     @property
     def notes(self) -> tuple[str, ...]:
         """Return what went wrong with timers, and what was counted together, a sentence each."""
-        with self._lock:
-            running = Counter(span.name for _, spans in self._stacks.values() for span in list(spans))
-            pooled = OTHERS in self._timers, OTHERS in self._types
+        timers, running = self._timers, self._timers.running()
+        pooled = OTHERS in timers.names, OTHERS in self._types
         found = [f"Still running: {_names(running)}."] if running else []
-        found += [f"Never ended: {_names(self._left)}. Their time is not known."] if self._left else []
-        found += [f"Ended while not running, or out of order: {_names(self._misused)}."] if self._misused else []
+        found += [f"Never ended: {_names(timers.left)}. Their time is not known."] if timers.left else []
+        found += [f"Ended while not running, or out of order: {_names(timers.misused)}."] if timers.misused else []
         found += [f"There are more than {TIMERS:,} names of timers: further ones are counted as {OTHERS}."] * pooled[0]
         found += [f"There are more than {LAYERS:,} layers: further ones are counted as {OTHERS}."] * pooled[1]
         return tuple(found)
@@ -504,21 +314,6 @@ class HandProfiler:
             cells = f"{one.calls:>9,}  {seconds(one.own_s):>9}  {percent(one.share):>5}"
             lines.append(f"{name:<{wide}}  {cells}  {seconds(one.mean_s):>9}  {seconds(one.p95_s):>9}")
         return "\n".join([*lines, str(self.profile()), *self.notes])
-
-
-def _timing(name: str, one: _Timed, whole: float) -> TimerTiming:
-    calls = one.sketch.count
-    return TimerTiming(
-        name=name,
-        calls=calls,
-        total_s=one.total,
-        own_s=one.own,
-        median_s=one.sketch.quantile(0.5),
-        p95_s=one.sketch.quantile(0.95),
-        max_s=one.sketch.largest,
-        share=one.own / whole if whole > 0 else 0.0,
-        mean_s=one.sketch.total / calls,
-    )
 
 
 def _layer_name(value: object) -> str:
