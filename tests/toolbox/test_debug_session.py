@@ -42,7 +42,7 @@ def test_steps_have_the_numbers_of_the_program():
 def test_a_step_that_is_over_is_refused():
     session = debug_session()
     session.record_step(3, loss=1.0)
-    with pytest.raises(ConfigError, match="step 3 is over: .* Count the steps of the whole training"):
+    with pytest.raises(ConfigError, match=r"step 3 is over: .* Count the steps of the whole training"):
         session.record_step(3, loss=1.0)
     with pytest.raises(ConfigError, match="step 1 is over"):
         session.begin_step(1)
@@ -214,10 +214,8 @@ def test_the_run_is_one_like_any_other(tmp_path, capsys):
         for step in range(40):
             weight = weight * (1.6 if step > 20 else 1.0)
             loss = float((weight**2).sum())
-            session.record_step(
-                step, loss=loss, learning_rate=1.0, gradients={"fc.weight": 2 * weight}, parameters={"fc.weight": weight},
-                accuracy=0.5,
-            )  # fmt: skip
+            named = {"gradients": {"fc.weight": 2 * weight}, "parameters": {"fc.weight": weight}}
+            session.record_step(step, loss=loss, learning_rate=1.0, **named, accuracy=0.5)
     folder = str(tmp_path / "run")
     saved = neuraldbg.load(folder)
     assert saved.diagnose() == session.diagnose()
@@ -262,9 +260,15 @@ def test_a_session_that_has_ended_takes_nothing_more():
 
 
 def test_an_error_in_the_loop_is_the_outcome_and_passes():
-    with pytest.raises(ZeroDivisionError), debug_session() as session:
-        session.record_step(0, loss=1.0)
-        1 / 0  # noqa: B018
+    session = debug_session()
+
+    def loop():
+        with session:
+            session.record_step(0, loss=1.0)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        loop()
     assert session.record().info.outcome.kind == "raised"
     assert "ZeroDivisionError" in session.diagnose().summary
 
@@ -324,10 +328,15 @@ def test_a_hook_may_halt_the_loop():
     session = debug_session()
     hook = neuraldbg.HookBuilder("stop").trigger(neuraldbg.HookTrigger.loss_above(5)).action(neuraldbg.HookAction.HALT)
     session.hooks.register_hook(hook.build())
-    with pytest.raises(TrainingHalted), session:
-        for step in range(10):
-            session.record_step(step, loss=float(step))
-            session.report()
+
+    def loop():
+        with session:
+            for step in range(10):
+                session.record_step(step, loss=float(step))
+
+    with pytest.raises(TrainingHalted):
+        loop()
+    assert session.record().scalar("loss").values.tolist() == [0, 1, 2, 3, 4, 5, 6], "step 6 has ended when it is seen"
     assert session.record().info.outcome.kind == "halted"
 
 

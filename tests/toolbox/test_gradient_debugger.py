@@ -18,9 +18,8 @@ def flow_of(gradients, loss=None, **settings):
     session = debug_session(**settings)
     steps = len(next(iter(gradients.values())))
     for step in range(steps):
-        session.record_step(
-            step, loss=None if loss is None else loss(step), gradients={name: of[step] for name, of in gradients.items()}
-        )  # fmt: skip
+        found = {name: of[step] for name, of in gradients.items()}
+        session.record_step(step, loss=None if loss is None else loss(step), gradients=found)
     return session.stop().gradients
 
 

@@ -57,7 +57,7 @@ def test_nested_arrays_are_named_by_their_path():
 
 
 def test_an_array_without_a_name_is_refused():
-    with pytest.raises(ConfigError, match="gradients: give arrays by name, .* not a ndarray"):
+    with pytest.raises(ConfigError, match=r"gradients: give arrays by name, .* not a ndarray"):
         list(leaves(np.ones(3), "gradients"))
 
 

@@ -32,21 +32,23 @@ from neuraldbg.health.generalisation import gap_of
 from neuraldbg.health.health_score import deductions_of, listed, score_of
 from neuraldbg.health.learning_efficiency import efficiency_of
 from neuraldbg.health.loss_stability import stability_of
-from neuraldbg.health.parameter_efficiency import parameters_of, samples_seen
+from neuraldbg.health.parameter_efficiency import architecture_of, parameters_of, samples_seen
 from neuraldbg.health.run_anomalies import anomalies_of
 from neuraldbg.nouns.loss_names import loss_names
+from neuraldbg.nouns.step import ends_of
 from neuraldbg.nouns.training_dynamics import CurveDynamics, TrainingDynamics
 from neuraldbg.nouns.training_health import Health
 
 if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, RunRecord, Series
+    from neuraldbg.nouns.training_health import ArchitectureAnalysis
 
 METRIC = "metric/"
 """Beginning of the name of a scalar that is a metric of the program's own."""
 METRICS = 32
 """Largest number of metrics that are judged."""
 
-__all__ = ["assess", "curve_dynamics", "training_dynamics"]
+__all__ = ["analyze_architecture", "assess", "curve_dynamics", "training_dynamics"]
 
 
 def assess(run: RunRecord, diagnosis: Diagnosis) -> Health:
@@ -69,6 +71,11 @@ def assess(run: RunRecord, diagnosis: Diagnosis) -> Health:
     deductions = deductions_of(findings_of(run, diagnosis, dynamics), unjudged)
     said = f"{deductions[0].what} (-{deductions[0].points:.0f})" if deductions else "nothing takes points"
     return replace(health, score=score_of(deductions), reason=said, deductions=deductions)
+
+
+def analyze_architecture(run: RunRecord) -> ArchitectureAnalysis:
+    """Return the structure of the model and its parameters against the data."""
+    return architecture_of(run, training_dynamics(run).gap)
 
 
 def training_dynamics(run: RunRecord) -> TrainingDynamics:
@@ -97,9 +104,9 @@ def training_dynamics(run: RunRecord) -> TrainingDynamics:
 
 
 def _metrics(run: RunRecord) -> list[CurveDynamics]:
-    names = sorted(
-        name for name in run.history.scalars if name.startswith(METRIC) and not name.endswith(("_low", "_high"))
-    )
+    known = run.history.scalars
+    ends = {end for name in known for end in ends_of(name)}  # the extremes of thinned rows are no metrics
+    names = sorted(name for name in known if name.startswith(METRIC) and name not in ends)
     found = ((name, run.scalar(name)) for name in names[:METRICS])
     return [curve_dynamics(name.removeprefix(METRIC), series) for name, series in found if len(series)]
 

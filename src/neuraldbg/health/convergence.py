@@ -1,8 +1,8 @@
 """Where a curve goes at its end: a Curve enters; its state with the reason, its rate and its plateau leave.
 
 The last quarter, the last half and the whole are tested for a trend, in this order. A trend of the last quarter is the
-state. A trend of a wider window alone is the state, too, unless the last quarter is clearly slower than what came
-before it: then the curve has levelled off. Trends are tested on medians of blocks by Kendall's test; slopes are Theil's
+state. A trend of a wider window alone is the state, too, unless the narrower one is clearly slower than what came before
+it, and level: then the curve has levelled off. Trends are tested on medians of blocks by Kendall's test; slopes are Theil's
 and Sen's, with the interval of 95%.
 """
 
@@ -84,7 +84,8 @@ def _far_above(curve: Curve) -> bool:
     detector ``loss_divergence``; by a hundred times for a curve of both signs, as in ``explain``.
     """
     factor = 1.0 if curve.positive else 100.0
-    return curve.last - curve.start > max(5 * curve.noise, factor * abs(curve.start)) > 0
+    end = float(np.median(curve.y[-max(curve.size, LEAST) :]))
+    return end - curve.start > max(5 * curve.noise, factor * abs(curve.start)) > 0
 
 
 def _state(curve: Curve) -> Course:
@@ -97,10 +98,12 @@ def _state(curve: Curve) -> Course:
             continue
         # A trend of the wider window alone: the narrower one must not be clearly slower than what came before it.
         if narrower is not None and _slowed(curve, window, narrower):
-            return _levelled(curve, narrower)
+            level = _levelled(curve, narrower)
+            if level.state == LEVELLED:
+                return level
         state = FALLING if window.slope.value < 0 else RISING
         return Course(state, _moved(curve, window), window)
-    return _levelled(curve, windows[0])
+    return _levelled(curve, windows[-1])
 
 
 def _trend(curve: Curve, window: Window) -> bool:
@@ -243,6 +246,10 @@ def fell(curve: Curve) -> bool | None:
     if len(curve) < LEVEL_FROM:
         return None
     fall = curve.start - curve.lowest[0]
-    error = curve.noise / math.sqrt(min(STARTING, curve.size))
     size = abs(curve.start) if curve.positive else curve.scale
-    return bool(fall > max(3 * error, WORTH * size))
+    if fall <= WORTH * size:
+        return False
+    # The start is a level of a few values; where noise hides the fall from it, the order of the whole shows it.
+    whole = curve.window(0.0).order
+    clear = fall > 3 * curve.noise / math.sqrt(min(STARTING, curve.size))
+    return bool(clear or (whole.s < 0 and whole.p < LEVEL))

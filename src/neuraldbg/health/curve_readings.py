@@ -34,6 +34,8 @@ BLOCKS = 16
 values may be correlated over a sixteenth of the window."""
 LEAST = 5
 """Values from which on a trend can be seen: five in perfect order come about by chance with a probability of 1.7%."""
+CURVED = 8
+"""Blocks from which on the correlation of neighbours is estimated."""
 STARTING = 3
 """Values whose median is the level at the start, as in ``detect/progress.py``."""
 LARGEST = 1e120
@@ -65,9 +67,14 @@ class Window:
 
     @cached_property
     def inflation(self) -> float:
-        """Factor on the variance of Kendall's S for the correlation of neighbours about the line."""
-        plain = theil_sen(self.at, self.level).value
-        return correlation_inflation(self.level - plain * self.at) if np.isfinite(plain) else 1.0
+        """Factor on the variance of Kendall's S for the correlation of neighbours about a parabola: the bend of a curve
+        is no noise.
+        """
+        if len(self.at) < CURVED or not self.span > 0:
+            return 1.0
+        basis = np.vander((self.at - self.at[0]) / self.span, 3)
+        fitted = basis @ np.linalg.lstsq(basis, self.level, rcond=None)[0]
+        return correlation_inflation(self.level - fitted)
 
     @property
     def span(self) -> float:

@@ -1,10 +1,10 @@
 """The level that a falling curve reaches if nothing changes: a Curve enters, an interval or the reason for none leaves.
 
 Two forms are fitted to the medians of blocks: ``c + A exp(-t / tau)`` and the power law ``c + A (t + t0)^-alpha``,
-which loss curves follow (Hestness et al. 2017, arXiv:1712.00409; Kaplan et al. 2020, arXiv:2001.08361). The shape is searched
-on a grid, the rest is least squares (variable projection, Golub and Pereyra 1973). A form counts only if what it leaves
-over has no order, and if the form fitted to the first 70% of the values predicts the others. The interval is over all
-shapes that the values allow (profile likelihood, Bates and Watts 1988, section 6.1) and over both forms.
+which loss curves follow (Hestness et al. 2017, arXiv:1712.00409; Kaplan et al. 2020, arXiv:2001.08361). The shape is
+searched on a grid, the rest is least squares (variable projection, Golub and Pereyra 1973). A form counts only if what
+it leaves over has no order, and if the form fitted to the first 70% of the values predicts the others. The interval is
+over all shapes that the values allow (profile likelihood, Bates and Watts 1988, section 6.1) and over both forms.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import numpy as np
 from neuraldbg.nouns.training_dynamics import FALLING, FEW_DATA, LEVELLED, ExpectedEnd
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     from neuraldbg.health.curve_readings import Curve
@@ -37,31 +39,47 @@ CLEAR = 5.0
 """Fall of the form over its stretch, in standard deviations of what it leaves over."""
 HELD_OUT = 0.3
 """Share of the values at the end that are predicted from those before."""
+BEND = 0.02
+"""Share of the fall that the prediction of a mean may be off because the curve bends."""
 T95 = 2.0
 """Quantile of Student's distribution for an interval of 95% with twenty to sixty values."""
 CORRELATED = 2.5
 """Lag-one correlation of what is left over, in units of 1 / sqrt(n), from which the form does not fit."""
 
 
-class Shape(NamedTuple):
-    """Basis functions of one form: rows of values of the part that falls, one a shape."""
+class Form(NamedTuple):
+    """A form of curves, with a grid of its shapes."""
 
     name: str
-    inside: Floats
-    """Values at the fitted steps, shape (K, n)."""
-    beyond: Floats
-    """Values at the step that is predicted, shape (K, 1)."""
+    shape: Callable[[Floats, Floats], Floats]
+    """The part that falls: shapes (K, D) and times (n,) enter, values (K, n) leave. Times count from the first value, in
+    units of the stretch."""
+    grid: tuple[Floats, ...]
+    """Values of each parameter of the shape, ascending; the first grid is refined around what fits."""
+
+
+FORMS = (
+    Form("exponential", lambda shape, t: np.exp(-t * np.exp(shape[:, :1])), (np.linspace(-1.1, 3.7, 60),)),
+    Form(
+        "power law",
+        lambda shape, t: (1 + t * np.exp(shape[:, 1:])) ** -shape[:, :1],
+        (np.linspace(0.05, 3.0, 24), np.linspace(0.0, 7.0, 15)),
+    ),
+)
+"""Shapes: the logarithm of the stretch over the time constant; the power and the logarithm of the stretch over t0."""
+ZOOMS = 6
+"""Refinements of a grid around the shapes that the values allow, at most."""
+FINE = 9
+"""Steps of a refined grid along a parameter within what is allowed, from which on it is fine enough."""
 
 
 @dataclass(frozen=True)
 class Fit:
     """All shapes of one form, fitted to the same values."""
 
-    name: str
-    best: int
-    """Index of the best shape."""
+    form: Form
     rest: Floats
-    """What the best shape leaves over, shape (n,)."""
+    """Values minus the best shape, shape (n,)."""
     fall: float
     """Fall of the best shape over the fitted values."""
     value: float
@@ -92,14 +110,14 @@ def expected_end(curve: Curve, state: str, plateau: Plateau | None) -> tuple[Exp
         if len(window.at) < FEWEST:
             break
         fits = [fit for fit in _fits(window.at, window.level, target) if _good(fit)]
-        fits = [fit for fit in fits if _predicts(fit.name, window.at, window.level)]
+        fits = [fit for fit in fits if _predicts(fit.form, window.at, window.level)]
         if fits:
             best = min(fits, key=lambda fit: float(fit.rest @ fit.rest))
             low, high = min(fit.low for fit in fits), max(fit.high for fit in fits)
             if high - low > best.fall:
                 reason = "forms that fit equally well go far apart beyond the last step"
                 continue
-            return ExpectedEnd(round(target), best.value, low, high, best.name, window.first), ""
+            return ExpectedEnd(round(target), best.value, low, high, best.form.name, window.first), ""
         reason = "neither an exponential nor a power law fits"
     if plateau is not None and (level := _kept(curve, plateau, target)) is not None:
         return level, ""
@@ -121,44 +139,68 @@ def _kept(curve: Curve, plateau: Plateau, target: float) -> ExpectedEnd | None:
     return ExpectedEnd(round(target), plateau.level, low, high, "level", window.first)
 
 
-def _shapes(at: Floats, target: float) -> tuple[Shape, Shape]:
-    """Return the basis of both forms over a grid of their shapes."""
-    t, ahead = at - at[0], np.array([target - at[0]])
-    span = float(t[-1])
-    taus = np.geomspace(span / 40, span * 3, 90)[:, None]
-    exponential = Shape("exponential", np.exp(-t / taus), np.exp(-ahead / taus))
-    alphas, offsets = np.meshgrid(np.linspace(0.05, 3.0, 60), span * np.array([0.003, 0.01, 0.03, 0.1, 0.3]))
-    alpha, offset = alphas.reshape(-1, 1), offsets.reshape(-1, 1)
-    power = Shape("power law", (1 + t / offset) ** -alpha, (1 + ahead / offset) ** -alpha)
-    return exponential, power
-
-
 def _fits(at: Floats, y: Floats, target: float) -> list[Fit]:
-    return [fit for shape in _shapes(at, target) if (fit := _fit(shape, y)) is not None]
+    return [fit for form in FORMS if (fit := _fit(form, at, y, target)) is not None]
 
 
-def _fit(shape: Shape, y: Floats) -> Fit | None:
-    """Fit c and A for each shape; None if no shape falls."""
+def _fit(form: Form, at: Floats, y: Floats, target: float) -> Fit | None:
+    """Fit a form, and refine its grid until it is fine within what the values allow. None if no shape falls."""
+    span = float(at[-1] - at[0])
+    t, ahead = (at - at[0]) / span, np.array([(target - at[0]) / span])
+    grid = form.grid
+    for _ in range(ZOOMS):
+        shapes = np.stack(np.meshgrid(*grid, indexing="ij"), axis=-1).reshape(-1, len(grid))
+        solved = _solved(form.shape(shapes, t), form.shape(shapes, ahead)[:, 0], y)
+        if solved is None:
+            return None
+        inside = shapes[solved.allowed]
+        steps = [float(values[1] - values[0]) for values in grid]
+        ends = [(values.min() - step, values.max() + step) for values, step in zip(inside.T, steps, strict=True)]
+        if all(high - low >= (FINE + 1) * step for (low, high), step in zip(ends, steps, strict=True)):
+            break
+        # The next grid covers what is allowed, and a step more on each side, within the first grid.
+        grid = tuple(
+            np.linspace(max(low, first[0]), min(high, first[-1]), len(first))
+            for (low, high), first in zip(ends, form.grid, strict=True)
+        )
+    return Fit(form, solved.rest, solved.fall, solved.value, solved.low, solved.high)
+
+
+class Solved(NamedTuple):
+    """The least squares of all shapes of a grid."""
+
+    allowed: npt.NDArray[np.bool_]
+    rest: Floats
+    fall: float
+    value: float
+    low: float
+    high: float
+
+
+def _solved(inside: Floats, beyond: Floats, y: Floats) -> Solved | None:
+    """Fit c and A for each row of ``inside``, shape (K, n); ``beyond`` has their values at the predicted step, shape
+    (K,). None if no row falls.
+    """
     n = len(y)
-    middle = shape.inside.mean(axis=1, keepdims=True)
-    part, away = shape.inside - middle, y - y.mean()
+    middle = inside.mean(axis=1)
+    part, away = inside - middle[:, None], y - y.mean()
     square = (part**2).sum(axis=1)
-    usable = square > 1e-12 * n
+    usable = square > 1e-20 * n
     size = np.where(usable, part @ away / np.where(usable, square, 1.0), 0.0)
     rss = ((away - size[:, None] * part) ** 2).sum(axis=1)
     rss[~usable | (size <= 0)] = np.inf
     best = int(rss.argmin())
     if not np.isfinite(rss[best]):
         return None
-    ahead = shape.beyond[:, 0] - middle[:, 0]
+    ahead = beyond - middle
     value = y.mean() + size * ahead
     variance = rss[best] / max(n - 3, 1)
-    allowed = rss <= rss[best] + T95**2 * variance + 1e-18 * float(away @ away)
+    allowed = rss <= rss[best] + T95**2 * variance
     error = T95 * np.sqrt(variance * (1 / n + ahead[allowed] ** 2 / square[allowed]))
     rest = away - size[best] * part[best]
-    fall = float(size[best] * (shape.inside[best, 0] - shape.inside[best, -1]))
-    low, high = (value[allowed] - error).min(), (value[allowed] + error).max()
-    return Fit(shape.name, best, rest, fall, float(value[best]), float(low), float(high))
+    fall = float(size[best] * (inside[best, 0] - inside[best, -1]))
+    low, high = float((value[allowed] - error).min()), float((value[allowed] + error).max())
+    return Solved(allowed, rest, fall, float(value[best]), low, high)
 
 
 def _good(fit: Fit) -> bool:
@@ -174,14 +216,12 @@ def _good(fit: Fit) -> bool:
     return bool(correlation < CORRELATED / math.sqrt(n) and abs(end.mean()) < 2.5 * sigma / math.sqrt(len(end)))
 
 
-def _predicts(name: str, at: Floats, y: Floats) -> bool:
+def _predicts(form: Form, at: Floats, y: Floats) -> bool:
     """Return True if the form, fitted to the first values, predicts the mean of the others."""
     kept = len(at) - int(HELD_OUT * len(at))
-    fits = {fit.name: fit for fit in _fits(at[:kept], y[:kept], float(at[kept:].mean()))}
-    if name not in fits:
+    fit = _fit(form, at[:kept], y[:kept], float(at[kept:].mean()))
+    if fit is None:
         return False
-    fit, held = fits[name], y[kept:]
     # The curve bends within the stretch: the mean of its values is above its value in the middle.
-    bend = 0.02 * fit.fall
-    error = T95 * fit.sigma / math.sqrt(len(held)) + bend
-    return bool(fit.low - error <= held.mean() <= fit.high + error)
+    error = T95 * fit.sigma / math.sqrt(len(y) - kept) + BEND * fit.fall
+    return bool(fit.low - error <= y[kept:].mean() <= fit.high + error)

@@ -55,7 +55,8 @@ POINTS: dict[str, tuple[str, float, float]] = {
     "memory_grows": ("resources", 1, 3),
 }
 """Aspect of each finding, and the points that the mildest and the worst of its kind take. Of ``failing`` and
-``suspect`` the severity is the confidence of the first cause: a cause that is not sure may not be one. Source: our own choice."""
+``suspect`` the severity is the confidence of the first cause: a cause that is not sure may not be one. Source: our
+own choice."""
 
 
 @dataclass(frozen=True)

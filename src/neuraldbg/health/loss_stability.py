@@ -20,6 +20,9 @@ NOISY, VERY_NOISY = 0.1, 0.5
 """Noise of a single value as a share of the level, from which a curve is noisy. Source: our own choice; the detector
 ``loss_plateau`` no longer trusts a level from a tenth on."""
 
+SMALL = 0.05
+"""Noise as a share of the range of the curve below which it is not very noisy. Source: our own choice."""
+
 
 def stability_of(curve: Curve, spikes: tuple[int, ...] = ()) -> Stability:
     """Return noise and spikes. The noise is that of single steps where these were kept: a thinned value is a mean,
@@ -31,7 +34,9 @@ def stability_of(curve: Curve, spikes: tuple[int, ...] = ()) -> Stability:
     size = curve.last if curve.positive else curve.highest - curve.lowest[0]
     relative = noise / size if size > 0 else 0.0 if noise == 0 else None
     word = "steady" if relative is not None and relative < NOISY else "noisy"
-    word = "very noisy" if relative is not None and relative >= VERY_NOISY else word
+    # A loss that fell to nearly nothing has a large noise for its level, and a small one for what it covered.
+    if relative is not None and relative >= VERY_NOISY and noise >= SMALL * (curve.highest - curve.lowest[0]):
+        word = "very noisy"
     return Stability(word, noise, relative, _growth(curve), spikes)
 
 

@@ -1,12 +1,13 @@
 """Parameters against data: a RunRecord and the gap of its evaluations enter, a judgement or why there is none leaves.
 
 Numbers of parameters and samples alone say little: networks with far more parameters than samples fit random labels,
-and generalise on true ones (Zhang et al. 2017, arXiv:1611.03530). So what is judged is the measured gap, and two cases in
-which a rule of the literature holds: a linear model, and a large language model.
+and generalise on true ones (Zhang et al. 2017, arXiv:1611.03530). So what is judged is the measured gap, and two
+cases in which a rule of the literature holds: a linear model, and a large language model.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,8 +17,9 @@ from neuraldbg.nouns.facts.batch import BatchFact
 from neuraldbg.nouns.facts.loss import LossFact
 from neuraldbg.nouns.facts.params import ParamsFact
 from neuraldbg.nouns.html import number_text
-from neuraldbg.nouns.measures import count
-from neuraldbg.nouns.training_health import LayerParameters, ParameterEfficiency
+from neuraldbg.nouns.layout import called
+from neuraldbg.nouns.measures import count, percent
+from neuraldbg.nouns.training_health import ArchitectureAnalysis, LayerParameters, ParameterEfficiency
 
 if TYPE_CHECKING:
     from neuraldbg.nouns import RunRecord
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 LISTED = 12
 """Largest number of layers that are listed."""
+LARGE = 0.5
+"""Share of the parameters from which the layer that holds them is named. Source: our own choice."""
 TOKENS = 20.0
 """Tokens for each parameter of a language model that is trained with the least computation (Hoffmann et al. 2022,
 arXiv:2203.15556, "Chinchilla")."""
@@ -64,6 +68,27 @@ def parameters_of(run: RunRecord, gap: GeneralisationGap | None) -> ParameterEff
     largest = sorted(layers.items(), key=lambda item: -item[1])[:LISTED]
     rows = tuple(LayerParameters(path, number, number / total if total else 0.0) for path, number in largest)
     return ParameterEfficiency(total, seen, distinct, _untrained(run), rows, judged, text, source)
+
+
+def architecture_of(run: RunRecord, gap: GeneralisationGap | None) -> ArchitectureAnalysis:
+    """Return the structure of the model, as it was recorded by hand or as far as it was read."""
+    known, efficiency = run.known(ArchitectureFact), parameters_of(run, gap)
+    layers, total = _layers(run), efficiency.parameters
+    notes = []
+    if efficiency.layers and efficiency.layers[0].share >= LARGE and len(layers) > 1:
+        first = efficiency.layers[0]
+        notes.append(f"{called(first.path) or 'the model itself'} holds {percent(first.share)} of the parameters")
+    if efficiency.untrained:
+        notes.append(f"{efficiency.untrained} named parameters ask for gradients, and training never reaches them")
+    if known is None:
+        types = Counter(layer.type for layer in run.layout.layers if layer.path in layers)
+        return ArchitectureAnalysis(total, None, None, len(layers) or None, dict(types), efficiency, tuple(notes))
+    trained = known.trainable_parameters
+    if trained is not None and trained < known.total_parameters:
+        notes.append(f"{percent(1 - trained / known.total_parameters)} of the parameters are frozen")
+    return ArchitectureAnalysis(
+        total, trained, known.model_size_mb, known.layer_count, known.layer_types, efficiency, tuple(notes)
+    )
 
 
 def _layers(run: RunRecord) -> dict[str, int]:

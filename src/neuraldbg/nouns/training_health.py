@@ -12,6 +12,8 @@ from neuraldbg.nouns.measures import count
 from neuraldbg.nouns.training_dynamics import Anomaly, TrainingDynamics
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from neuraldbg.nouns.diagnosis import Unjudged
 
 HEALTH_SCHEMA = "neuraldbg.health/1"
@@ -111,6 +113,37 @@ class ParameterEfficiency:
             told.append(f"{count(self.distinct_samples)} of them different")
         source = f" [{self.source}]" if self.source else ""
         return f"{', '.join(told) or 'nothing is known of the parameters'}. {self.text}{source}"
+
+
+@dataclass(frozen=True)
+class ArchitectureAnalysis:
+    """The structure of a model and what can be said of it."""
+
+    total_parameters: int | None
+    """Number of parameters. None if unknown."""
+    trainable_parameters: int | None
+    """Number of parameters that training changes. None if unknown."""
+    model_size_mb: float | None
+    """Megabytes (10**6 bytes) of the parameters. None if unknown."""
+    layer_count: int | None
+    """Number of layers with parameters. None if unknown."""
+    layer_types: Mapping[str, int]
+    """Number of layers by type; empty if unknown."""
+    efficiency: ParameterEfficiency
+    """Parameters against data."""
+    notes: tuple[str, ...] = ()
+    """What stands out, a sentence each, without its full stop."""
+
+    def __str__(self) -> str:
+        if self.total_parameters is None:
+            return f"not enough data: neither was an architecture recorded nor were parameters read. {self.efficiency}"
+        told = [f"{count(self.total_parameters)} parameters"]
+        if self.trainable_parameters is not None:
+            told.append(f"{count(self.trainable_parameters)} of them trained")
+        told += [f"{self.model_size_mb:.3g} MB"] * (self.model_size_mb is not None)
+        told += [f"{self.layer_count:,} layers with parameters"] * (self.layer_count is not None)
+        kinds = ", ".join(f"{number} {kind}" for kind, number in self.layer_types.items())
+        return "\n".join([", ".join(told) + (f" ({kinds})" if kinds else ""), *self.notes, str(self.efficiency)])
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import weakref
 from collections import deque
@@ -32,7 +33,7 @@ from neuraldbg.toolbox.hand_steps import HandSteps
 from neuraldbg.toolbox.layer_shapes import Shaped
 from neuraldbg.toolbox.parameter_names import leaves, owner_of
 from neuraldbg.toolbox.parameter_updates import ParameterUpdates
-from neuraldbg.toolbox.statistics_row import row_of
+from neuraldbg.toolbox.statistics_row import raw_row_of, row_of
 from neuraldbg.toolbox.switched_off import SwitchedOff
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from typing_extensions import Self
 
+    from neuraldbg.alerts import Alerts
     from neuraldbg.nouns import Diagnosis, Event, Step
     from neuraldbg.toolbox.given_arrays import Given
     from neuraldbg.toolbox.hand_hooks import HandHooks
@@ -70,10 +72,18 @@ class DebugSession(Questions, Shown):
     ...     session.record_step(0, loss=2.3, gradients={"fc1.weight": [[0.1, -0.2], [0.0, 0.3]]})
     """
 
-    def __init__(self, config: DebugConfig | None = None, *, script: str = "", note: str = "") -> None:
+    def __init__(
+        self,
+        config: DebugConfig | None = None,
+        *,
+        script: str = "",
+        note: str = "",
+        alerts: Alerts | Sequence[str] | str | None = None,
+    ) -> None:
         self.config = one_of(config or DebugConfig(), (DebugConfig,), "config: give a DebugConfig")
         self._settings = Settings(record={"budget_mb": self.config.budget_mb})
         self._info = RunInfo(text(script, "script"), note=text(note, "note"))
+        self._alerts = alerts
         self._made: HandSteps | None = None
         self._ended: DebugReport | None = None
         self._outcome: Outcome | None = None
@@ -135,7 +145,7 @@ class DebugSession(Questions, Shown):
         """The part that runs hooks on values that it is given."""
         from neuraldbg.toolbox.hand_hooks import HandHooks  # noqa: PLC0415 (only what is used is loaded)
 
-        return HandHooks(
+        hooks = HandHooks(
             step=lambda: self._steps().step,
             statistics=self._statistics,
             inspect=self.tensor_inspector.inspect_tensor,
@@ -143,7 +153,11 @@ class DebugSession(Questions, Shown):
             folder=lambda: self.folder,
             halt=self._halt,
             layers=lambda: [layer.path for layer in self.record().layout.layers],
+            alerts=self._alerts,
+            note=lambda facts: self._steps().note(facts),
         )
+        hooks.start()
+        return hooks
 
     @cached_property
     def profiler(self) -> HandProfiler:
@@ -200,6 +214,7 @@ class DebugSession(Questions, Shown):
             self._tell_profile()
             record = steps.record(self._coverage(), outcome or Outcome("completed"))
             self._saved = self._judged(record)
+            self._end_hooks(self._saved)
             self._outcome = outcome or Outcome("completed")
             steps.close(self._saved)
             self._ended = report_of(self)
@@ -229,6 +244,8 @@ class DebugSession(Questions, Shown):
         """Return the steps of the run, which the first recorded value begins."""
         if self._made is None:
             self.start()
+            if self._alerts is not None:
+                self.hooks  # noqa: B018 (a part that is made when it is first used)
         if self._outcome is not None:
             message = "this session has ended: make a new DebugSession to record more"
             raise AttachError(message)
@@ -346,7 +363,7 @@ class DebugSession(Questions, Shown):
         steps = self._steps()
         group = ParameterGroup(lr=None if learning_rate is None else _real(learning_rate, "learning_rate"), **settings)
         fact = OptimizerFact(foreign_no_grad=0, owned=0, type=text(name, "the optimizer's name"), groups=(group,))
-        steps.put_fact(Fact(steps.step, "optimizer", jsonable(fact)))
+        steps.put_fact(Fact(steps.step, "optimizer", dict(jsonable(fact))))
 
     def note(self, words: str) -> None:
         """Add a sentence to the coverage of the run, such as what was left out and why.
@@ -360,7 +377,7 @@ class DebugSession(Questions, Shown):
         self._put_parameter("param", name, found, self._row(found))
         change = self._updates.update(name, found)
         if change is not None:
-            self._put_parameter("update", name, change, row_of(change))
+            self._put_parameter("update", name, change, raw_row_of(change))
 
     def _put_parameter(self, kind: str, name: str, found: Given, row: Floats) -> None:
         layer, parameter, given_name = owner_of(name)
@@ -379,7 +396,7 @@ class DebugSession(Questions, Shown):
         self._steps().put(site, row)
 
     def _row(self, found: Given) -> Floats:
-        return row_of(found.spaced(PART) if self._samples() else found)
+        return raw_row_of(found.spaced(PART) if self._samples() else found)
 
     def _samples(self) -> bool:
         """Return True in a step in which only a part of large tensors is read."""
@@ -418,9 +435,17 @@ class DebugSession(Questions, Shown):
         if self.uses("hooks"):
             self.hooks.step_ended(step.index, step.scalars, events)
 
+    def _end_hooks(self, diagnosis: Diagnosis) -> None:
+        from neuraldbg.explain import CREDIBLE  # noqa: PLC0415 (as above)
+
+        if self.uses("hooks"):
+            self.hooks.stop([one for one in diagnosis.hypotheses if one.confidence >= CREDIBLE])
+
     def _statistics(self, values: npt.NDArray[Any]) -> dict[str, float]:
-        row = row_of(given(values, "the values of a hook"))
-        return dict(zip(STATS, row.tolist(), strict=True))
+        found = dict(zip(STATS, row_of(given(values, "the values")).tolist(), strict=True))
+        found["norm"] = math.nan if found["nonfinite"] else found["rms"] * math.sqrt(found["total"])
+        found["absmax"] = math.nan if found["nonfinite"] else max(abs(found["min"]), abs(found["max"]))
+        return found
 
     def _halt(self, reason: str) -> None:
         self._outcome_of_halt = Outcome("halted", reason)
@@ -435,6 +460,7 @@ class DebugSession(Questions, Shown):
         steps = self._made
         assert steps is not None
         notes = ["the numbers were recorded by hand", *self._notes]
+        notes += self.hooks.notes if self.uses("hooks") else []
         refused = {*steps.refused, *(self.gradient_debugger.left_out if self.uses("gradient_debugger") else ())}
         if refused:
             most, count = self.config.max_tracked_tensors, len(refused)

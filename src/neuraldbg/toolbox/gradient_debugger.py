@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -10,11 +11,11 @@ import numpy as np
 
 from neuraldbg import answers
 from neuraldbg.arguments import text
-from neuraldbg.nouns import column
+from neuraldbg.nouns.accumulators import COUNT, NONFINITE, SQUARES, TOTAL
 from neuraldbg.nouns.robust_statistics import kendall, theil_sen
 from neuraldbg.toolbox.given_arrays import given
 from neuraldbg.toolbox.parameter_names import owner_of
-from neuraldbg.toolbox.statistics_row import row_of
+from neuraldbg.toolbox.statistics_row import raw_row_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -183,7 +184,7 @@ class GradientDebugger:
                     self.left_out.add(name)
                 return
             course = self._courses[name] = _Course(self._history)
-        row = row_of(found.spaced(PART) if self._samples() else found)
+        row = raw_row_of(found.spaced(PART) if self._samples() else found)
         self._tell("param_grad", name, found, row)
         course.add(self._step(), _norm(row), found.values)
 
@@ -249,9 +250,10 @@ class GradientDebugger:
 
 
 def _norm(row: Floats) -> float:
-    if row[column("nonfinite")] > 0:
-        return float("nan")
-    return float(row[column("rms")] * np.sqrt(row[column("total")])) if row[column("count")] > 0 else 0.0
+    """Return the L2 norm by a tensor's accumulators; NaN if a value is not finite."""
+    if row[NONFINITE] > 0:
+        return math.nan
+    return math.sqrt(row[SQUARES] * row[TOTAL] / row[COUNT]) if row[COUNT] > 0 else 0.0
 
 
 def _trend(norms: Floats) -> tuple[str, float]:

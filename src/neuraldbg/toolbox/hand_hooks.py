@@ -32,6 +32,7 @@ from neuraldbg.nouns.layout import Layer
 from neuraldbg.process_memory import resident_or_most
 from neuraldbg.ranks import own_rank
 from neuraldbg.session_alerts import SessionAlerts
+from neuraldbg.toolbox.given_arrays import given
 from neuraldbg.toolbox.hand_stops import HandStops
 
 if TYPE_CHECKING:
@@ -237,7 +238,7 @@ class HandHooks:
         due = [hook for hook in fitting if hook.due(number)]
         if not due:
             return []
-        array = shaped(as_array(values), shape)
+        array = shaped(given(values, "values").values, shape)
         read = functools.cache(lambda: dict(self._statistics(array)) if array.size else {})
         found: list[HookResult] = []
         for hook in due:
@@ -396,21 +397,6 @@ def _compiled(pattern: str) -> re.Pattern[str] | None:
         return re.compile(pattern)
     except (re.error, RecursionError, OverflowError):  # ``*.weight`` is a pattern of fnmatch alone
         return None
-
-
-def as_array(values: Any) -> NDArray[Any]:
-    """Return values as an array of numbers, read-only. Raises ConfigError for what is none."""
-    try:
-        array = np.asarray(values)
-    except (TypeError, ValueError, RuntimeError) as error:
-        message = f"values: give an array or nested lists of numbers ({error})"
-        raise ConfigError(message) from None
-    if array.dtype.kind not in "fiubc":
-        message = f"values: give an array or nested lists of numbers, not {type(values).__name__} of {array.dtype}"
-        raise ConfigError(message)
-    array = array.view()
-    array.flags.writeable = False
-    return array
 
 
 def shaped(array: NDArray[Any], shape: Sequence[int] | None) -> NDArray[Any]:

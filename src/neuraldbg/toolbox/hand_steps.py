@@ -13,7 +13,8 @@ from neuraldbg import answers, clocks
 from neuraldbg.detect.layer_rows import is_matrix
 from neuraldbg.detect.watch import Watch
 from neuraldbg.errors import ConfigError
-from neuraldbg.nouns import STATS, Layer, Layout, Outcome, RunInfo, Site, Step, column
+from neuraldbg.nouns import STATS, Layer, Layout, Outcome, RunInfo, Site, Step
+from neuraldbg.nouns.accumulators import BLANK, COUNT, NONFINITE, SQUARES, TOTAL, derived
 from neuraldbg.ranks import own_rank
 from neuraldbg.record import Recorder, RingBuffer, ring_bytes
 from neuraldbg.record.outcome import save_beside, versions
@@ -35,10 +36,6 @@ BATCH = 64
 """Steps that are judged together: one at a time finds every cache cold."""
 MOST_CALLS = 8
 """Tensors of one site that a step keeps apart, as the calls of a layer; the last stands for all beyond."""
-_COUNT, _RMS, _TOTAL, _NONFINITE = map(column, ("count", "rms", "total", "nonfinite"))
-_UNREAD = np.full(len(STATS), np.nan)
-_UNREAD[[column(name) for name in ("total", "count", "nonfinite", "zeros", "units", "dead", "saturated")]] = 0
-_UNREAD[[column(name) for name in ("under", "over", "dead_rows", "dead_since")]] = 0
 
 
 class _Closed(NamedTuple):
@@ -47,7 +44,7 @@ class _Closed(NamedTuple):
     step: int
     time: float
     rows: Mapping[int, Floats]
-    """Statistics by the row of their site."""
+    """Accumulators by the row of their site, each of shape (WIDTH,)."""
     scalars: dict[str, float]
     facts: tuple[Fact, ...]
     layout: Layout
@@ -122,7 +119,7 @@ class HandSteps:
         return self._watch.events
 
     def put(self, site: Site, row: Floats) -> None:
-        """Add the statistics of a tensor, a row as in ``Step.table``, to the open step."""
+        """Add the accumulators of a tensor, shape (WIDTH,), to the open step."""
         with self.lock:
             at = self._row_of(site)
             if at in self._rows:
@@ -132,7 +129,7 @@ class HandSteps:
                     at = self._row_of(self._next_call(site))
             if at is None:
                 return
-            self._rows[at] = np.asarray(row, np.float64)
+            self._rows[at] = row
             self.kinds.add(site.kind)
 
     def shaped(self, layer: str, name: str, parameter: Shaped) -> None:
@@ -235,13 +232,12 @@ class HandSteps:
     def _norm(self) -> float | None:
         """Return the L2 norm of the step's gradients of parameters: NaN if a value is not finite, None without any."""
         rows = map(self._rows.get, self._layout.rows("param_grad"))
-        found = [row for row in rows if row is not None and row[_COUNT] > 0]
+        found = [row for row in rows if row is not None and row[COUNT] > 0]
         if not found:
             return None
-        table = np.stack(found)
-        if (table[:, _NONFINITE] > 0).any():
+        if any(row[NONFINITE] for row in found):
             return math.nan
-        return float(np.sqrt((table[:, _RMS] ** 2 * table[:, _TOTAL]).sum()))
+        return math.sqrt(sum(row[SQUARES] * row[TOTAL] / row[COUNT] for row in found))
 
     def _ratio(self) -> float | None:
         """Return the median over weight matrices of norm(update) / norm(parameter); None without any."""
@@ -251,8 +247,8 @@ class HandSteps:
             update, weight = self._rows.get(at), self._rows.get(self._sites.get(replace(site, kind="param"), -1))
             if update is None or weight is None or not is_matrix(self._layout, site):
                 continue
-            if weight[_RMS] > 0 and not update[_NONFINITE] and not weight[_NONFINITE]:
-                found.append(update[_RMS] / weight[_RMS])
+            if weight[SQUARES] > 0 and update[COUNT] > 0 and not update[NONFINITE] and not weight[NONFINITE]:
+                found.append(math.sqrt(update[SQUARES] / update[COUNT] / (weight[SQUARES] / weight[COUNT])))
         return float(np.median(found)) if found else None
 
     def _laid_out(self) -> Layout:
@@ -277,10 +273,10 @@ class HandSteps:
             backlog, self._backlog = self._backlog[:count], self._backlog[count:]
             for alike in _alike(backlog):
                 layout = alike[0].layout
-                tables = [_table(closed) for closed in alike]
-                steps = [_step(closed, table) for closed, table in zip(alike, tables, strict=True)]
+                tables = _tables(alike)
+                steps = [_step(closed, table.copy()) for closed, table in zip(alike, tables, strict=True)]
                 if not steps[0].light:
-                    self._watch.expect(steps, layout, np.stack(tables))
+                    self._watch.expect(steps, layout, tables)
                 for step in steps:
                     self._pass_on(step, layout)
 
@@ -330,12 +326,14 @@ def _alike(backlog: list[_Closed]) -> Iterable[list[_Closed]]:
         yield alike
 
 
-def _table(closed: _Closed) -> Floats:
-    if not closed.rows:
-        return np.zeros((0, len(STATS)))
-    table = np.tile(_UNREAD, (len(closed.layout.sites), 1))
-    table[list(closed.rows)] = list(closed.rows.values())
-    return table
+def _tables(alike: Sequence[_Closed]) -> Floats:
+    """Return the tables of steps of one layout, shape (steps, sites, len(STATS)), without sites for light ones."""
+    if not alike[0].rows:
+        return np.zeros((len(alike), 0, len(STATS)))
+    raw = np.tile(BLANK, (len(alike), len(alike[0].layout.sites), 1))
+    for table, closed in zip(raw, alike, strict=True):
+        table[list(closed.rows)] = list(closed.rows.values())
+    return np.asarray(derived(raw))
 
 
 def _step(closed: _Closed, table: Floats) -> Step:

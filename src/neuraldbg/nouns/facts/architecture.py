@@ -21,8 +21,8 @@ class LayerRow:
     """Class name of the layer; empty if it is not known."""
     parameters: Count = 0
     """Number of parameters of the layer itself, without the layers inside of it."""
-    trainable: Count = 0
-    """Number of those that training changes."""
+    trainable: Count | None = None
+    """Number of those that training changes. None if it is not known."""
     shape: tuple[Count, ...] = ()
     """Shape of its largest parameter; empty if it has none."""
 
@@ -35,7 +35,7 @@ class ArchitectureFact(Known):
 
     total_parameters: Count
     """Number of parameters; one that several layers share counts once."""
-    trainable_parameters: Count
+    trainable_parameters: Count | None = None
     """Number of parameters that training changes."""
     model: str = ""
     """Name of the model: its class."""
