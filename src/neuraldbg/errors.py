@@ -4,6 +4,7 @@
     ├── ConfigError          a setting is wrong: the message names it and the valid values
     ├── UnknownLayer         a name that is no layer: the message lists the nearest ones
     ├── UnknownName          a name that is no cause, event, failure or layer: the message lists the nearest ones
+    ├── UnknownMetric        a metric that the program did not log: the message lists those that it did
     ├── UnknownStep          a step that is not recorded: the message says which are
     ├── AttachError          the model or optimizer cannot be watched as requested
     ├── RunFileError         a saved run cannot be read
@@ -97,6 +98,28 @@ class RunTooNew(RunFileError):
 
 class ExportFailed(NeuralDbgError, OSError):
     """Raised if exported files could not be written to the disk; none of them is left."""
+
+
+class UnknownMetric(NeuralDbgError, KeyError):
+    """Raised if the program logged no metric of a name. ``suggestions`` holds the nearest names that it did log."""
+
+    def __init__(self, name: str, logged: Iterable[str] = ()) -> None:
+        import difflib  # noqa: PLC0415 (a program that is only watched needs none of it)
+
+        self.name, self.logged = name, tuple(logged)
+        near = difflib.get_close_matches(name, self.logged, n=3, cutoff=0.5)
+        self.suggestions = tuple(near)
+        hint = f"Did you mean: {', '.join(near)}?" if near else f"Logged were: {', '.join(self.logged)}."
+        self.message = (
+            f"no metric is called {name!r}. {hint if self.logged else 'The run has none: log them by NeuralDbg.log.'}"
+        )
+        super().__init__(self.message)
+
+    def __str__(self) -> str:  # KeyError would show the repr of the message
+        return self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self.name, self.logged))
 
 
 class UnknownCause(NeuralDbgError, KeyError):

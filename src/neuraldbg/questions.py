@@ -6,9 +6,11 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from neuraldbg import answers
-from neuraldbg.errors import NeuralDbgError
-from neuraldbg.nouns import UNKNOWN
+from neuraldbg.arguments import text
+from neuraldbg.errors import ConfigError, NeuralDbgError
+from neuraldbg.nouns import UNKNOWN, metric_names
 from neuraldbg.nouns.alert import alerts_of
+from neuraldbg.nouns.step import metric_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Chain, Diagnosis, Event, Explanations, Hypothesis, RunRecord, Series
     from neuraldbg.nouns.alert import Alert
     from neuraldbg.nouns.profile import Profile
+    from neuraldbg.nouns.run import Reduce
     from neuraldbg.nouns.training_health import Health
 
 
@@ -183,6 +186,30 @@ class Questions:
         from neuraldbg.health import assess  # noqa: PLC0415 (a program that is only watched needs none of it)
 
         return assess(self.record(), self.diagnose())
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the metrics that the program logged, sorted: see ``NeuralDbg.log``.
+
+        >>> dbg.metrics
+        ()
+        """
+        return metric_names(self.record().history.scalars)
+
+    def metric(self, name: str, reduce: Reduce = "mean") -> Series:
+        """Return a metric that the program logged over the steps that it belongs to, NaN and infinite values included.
+
+        With ``reduce`` ``min`` or ``max`` a value of several steps, in thinned parts of the run, is their least or
+        largest one. Raises UnknownMetric, which lists the nearest names.
+
+        >>> dbg.metric("accuracy")
+        Traceback (most recent call last):
+        neuraldbg.errors.UnknownMetric: no metric is called 'accuracy'. The run has none: log them by NeuralDbg.log.
+        """
+        if reduce not in ("min", "mean", "max"):
+            raise ConfigError(f"reduce: give 'min', 'mean' or 'max', not {reduce!r:.60}")
+        run = self.record()
+        return run.scalar(metric_key(run.history.scalars, text(name, "the name of a metric")), reduce=reduce)
 
     @property
     def alerts(self) -> tuple[Alert, ...]:

@@ -1,4 +1,4 @@
-"""The part of a session by which a user stops or joins a training: breakpoints, pauses, hooks, alerts."""
+"""The part of a session by which a user stops or joins a training: breakpoints, pauses, hooks, alerts, metrics."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.arguments import function as checked
-from neuraldbg.arguments import seconds
+from neuraldbg.arguments import mapping, seconds, whole
 from neuraldbg.arguments import text as text_of
 from neuraldbg.control.alert_rules import rule_of
 from neuraldbg.control.asked_stops import Asked, is_nan
 from neuraldbg.control.hook_triggers import patterns_of
 from neuraldbg.control.registered_hooks import register_with
-from neuraldbg.errors import ConfigError
+from neuraldbg.errors import AttachError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from neuraldbg.capture import Capture
     from neuraldbg.control import Breakpoints
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from neuraldbg.control.hooks import Hook
     from neuraldbg.nouns import Layout
     from neuraldbg.nouns.alert import Alert
+    from neuraldbg.record.loop_numbers import LoopNumbers
     from neuraldbg.session_alerts import SessionAlerts
     from neuraldbg.session_hooks import SessionHooks
     from neuraldbg.session_stops import Stops
@@ -36,6 +37,8 @@ class SessionControls:
     _stops: Stops
     _hooks: SessionHooks
     _alerts: SessionAlerts
+    _numbers: LoopNumbers
+    _running: bool
 
     @abstractmethod
     def _known_layout(self) -> Layout:
@@ -159,6 +162,39 @@ class SessionControls:
         """
         step = max(self._capture.steps - 1, 0)
         self._alerts.tell(text_of(rule, "rule"), severity, text_of(text, "text"), step=step, value=value)
+
+    def log(self, values: Mapping[str, Any] | None = None, /, *, step: int | None = None, **metrics: Any) -> None:
+        """Record metrics of the program's own, such as an accuracy or a reward, as scalars ``metric/NAME`` of a step.
+
+        Values are numbers, or arrays and tensors of one element; one on a device is copied without a wait for it. NaN
+        and infinite values are kept. Names that are no Python names are given as a mapping: ``log({"val/acc": 0.9})``.
+        What the program logs by TensorBoard, wandb, mlflow, Lightning or the Trainer of transformers is recorded
+        without this.
+
+        A value belongs to the step that is open: from the first call of the model with gradients to the end of the
+        optimizer's step. Between two steps it belongs to the one that has just ended, so that a validation after
+        ``optimizer.step()`` belongs to the weights that it judges, also after the last step. Before the first step it
+        belongs to that one. Of several values of a name in one step the mean counts, as of the losses of
+        micro-batches. ``step`` is the loop's own number, see ``capture_step``; it does not choose the step.
+
+        64 names are recorded; further ones are counted in the notes of the coverage. Raises ConfigError for what is no
+        number, and AttachError if the session does not run.
+
+        >>> with NeuralDbg(model) as session:
+        ...     train(3)
+        ...     session.log(accuracy=0.75)
+        >>> session.metric("accuracy").at(2)
+        0.75
+        """
+        from neuraldbg.capture.loop.logged_metrics import checked as numbers  # noqa: PLC0415
+
+        given = numbers({**mapping({} if values is None else values, "values"), **metrics})
+        own = None if step is None else whole(step, "step")
+        if not self._running:
+            raise AttachError("the session does not run, and records nothing: log between start() and stop()")
+        at = self._capture.metrics.log(given)
+        if own is not None and at is not None:
+            self._numbers.add(at, own)
 
     @property
     def hooks(self) -> tuple[Hook, ...]:

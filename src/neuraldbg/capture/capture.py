@@ -17,6 +17,7 @@ from neuraldbg.capture.guest.tensor_kinds import silently
 from neuraldbg.capture.layers.hook_manager import HookManager
 from neuraldbg.capture.loop.backward import Losses
 from neuraldbg.capture.loop.followed_thread import Owner
+from neuraldbg.capture.loop.logged_metrics import Metrics
 from neuraldbg.capture.loop.manual_steps import Unhooked
 from neuraldbg.capture.loop.models import Models
 from neuraldbg.capture.loop.optimizers import Optimizers
@@ -53,10 +54,10 @@ _READ_BACKWARDS = 32
 class Capture:
     """Watches models and optimizers, and emits a step with its layout as soon as it is complete.
 
-    ``emit`` receives each step. ``judge`` gets the optimizer's stream, the loss and the layers' gradient norms before a
-    step is applied, and returns a reason to halt or None; ``halt`` is then called with the reason, after the unapplied
-    step was emitted, and is expected to raise. ``note`` receives facts that belong to no single step. ``background``
-    returns the CPU seconds that our own threads have taken so far.
+    ``emit`` receives each step, ``amend`` metrics of one that come later. ``judge`` gets the optimizer's stream, loss
+    and norms of the layers' gradients before a step is applied, and returns a reason to halt or None; ``halt`` is then
+    called with it, after the unapplied step was emitted, and is expected to raise. ``note`` receives facts that belong
+    to no single step. ``background`` returns the CPU seconds that our own threads have taken so far.
     """
 
     @silently
@@ -70,11 +71,13 @@ class Capture:
         halt: Callable[[str, int], None] | None = None,
         note: Callable[[tuple[Fact, ...]], None] | None = None,
         background: Callable[[], float] = float,
+        amend: Callable[[int, Mapping[str, float]], None] | None = None,
     ) -> None:
         self.settings = settings
         self.tally = Tally()
         self.hooks = HookManager(layers=None, param_grads=False, settings=settings, tally=self.tally)
-        self.delivery = Delivery(self.hooks.table, self.tally, emit, self._arrived)
+        self.metrics = Metrics(self.tally, emit, amend)
+        self.delivery = Delivery(self.hooks.table, self.tally, self.metrics.deliver, self._arrived)
         self.pace = Pace(settings, self.tally, self.delivery, background)
         self.params = Params(self.hooks.table, forgot=self.delivery.hurry)
         self.switch = Switch()
@@ -91,17 +94,15 @@ class Capture:
         self.readers = Readers(self.scene)
         self._make_loop(discover=discover, judging=judge is not None)
         self._judge, self._halt, self._note = judge, halt, note
-        self._patches = Patches()
+        self._patches = Patches(self.metrics)
         self.learning = Learning(self.scene)
         parts = self.learning, self.light, self.pace.governor, self.readers, self._patches
         self.stretches = Stretches(self.scene, *parts)
         self._open: list[Stream] = []
         self._pending = False
         self._booked = -1  # the newest full step that was booked
-        self._together = False
-        """True once two optimizers have stepped after one backward."""
-        self._closure = self._closures = False
-        """True if the newest step had a closure (``_closure``), and if any had one (``_closures``)."""
+        self._together = False  # True once two optimizers have stepped after one backward
+        self._closure = self._closures = False  # True if the newest step had a closure, and if any had one
         self._packed = 0  # regions of packed tensors that had begun before the session
 
     def _make_loop(self, *, discover: bool, judging: bool) -> None:
@@ -139,6 +140,7 @@ class Capture:
         # The loop knows the port ``NativeSteps`` alone.
         self.losses.light = self.models.light = self.optimizers.light = self.owner.light = self.light
         self.scene.complete(self.models, self.optimizers, self.losses, self.light)
+        self.metrics.complete(self.scene, self.delivery.lock, lambda: self._pending)
         self.hooks.table.grows = self.switch.hushed = self.light.leave
 
     # -- lifecycle ----------------------------------------------------------------------------------------------
@@ -177,6 +179,7 @@ class Capture:
             self.flush()
             self.light.leave()
             self._close_unstepped()
+            self.metrics.finish()
             self.summarise()
         except Exception:  # noqa: BLE001 (whatever happens, torch is put back)
             self.tally.caught("closing the last step")
@@ -193,13 +196,14 @@ class Capture:
 
     @silently
     def flush(self) -> None:
-        """Close the step that is open, and deliver all closed steps, for a question. Asked by another thread than the
-        one that trains, a step that is not over stays open.
+        """Close the step that is open, and deliver all closed steps, for a question. Asked by another thread than that
+        which trains, a step that is not over stays open.
         """
         with self.owner.asked(_ASKED_S) as still:
             try:
                 if still:
                     self._close_open(asked=True)
+                    self.metrics.arrive(wait=True)
                 self.tell_light()
             finally:
                 self.delivery.deliver(wait=still)  # only the thread that trains may query a device
@@ -265,9 +269,7 @@ class Capture:
     # -- what the parts tell ------------------------------------------------------------------------------------
 
     def _relevant(self, opt: Optimizer) -> bool:
-        """Return True if an optimizer trains watched parameters, or should: its tensors may be copies of
-        the model's.
-        """
+        """Return True if an optimizer trains watched parameters, or should: it may hold copies of the model's."""
         if self.params.in_optimizer(opt):
             return True
         if self.models.discover:
@@ -404,8 +406,8 @@ class Capture:
         self.light.expect(self.stretches.until)
 
     def tell_light(self, *, applied: bool = True, learnt: bool = False) -> None:
-        """Book the light steps that wait, native ones included, with the facts that were logged in the last if
-        ``learnt``: not from another thread, while one may be logged.
+        """Book the light steps that wait, native ones included; with the facts of the last if ``learnt``: not from
+        another thread, while one may be logged.
         """
         facts: tuple[Fact, ...] = ()
         with self.delivery.lock:
@@ -493,6 +495,6 @@ class Capture:
 
     def coverage(self) -> dict[str, Any]:
         """Return the coverage report."""
-        packed = REGIONS.entered > self._packed
+        packed, logged = REGIONS.entered > self._packed, self.metrics.notes()
         steps, cost, recompiled = self.steps, self.pace.cost(), self.stretches.recompiled
-        return coverage(self.scene, steps=steps, cost=cost, recompiled=recompiled, packed=packed)
+        return coverage(self.scene, logged, steps=steps, cost=cost, recompiled=recompiled, packed=packed)

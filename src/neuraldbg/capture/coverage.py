@@ -16,8 +16,12 @@ if TYPE_CHECKING:
     from neuraldbg.capture.loop.reader_context import Scene
 
 
-def coverage(scene: Scene, *, steps: int, cost: dict[str, float], recompiled: bool, packed: bool) -> dict[str, Any]:
-    """Return the part of ``RunInfo.coverage`` that capture knows, after ``steps`` steps at the given ``cost``."""
+def coverage(
+    scene: Scene, logged: list[str], *, steps: int, cost: dict[str, float], recompiled: bool, packed: bool
+) -> dict[str, Any]:
+    """Return the part of ``RunInfo.coverage`` that capture knows, after ``steps`` steps at the given ``cost``, with the
+    notes on what the program ``logged``.
+    """
     hooks, models = scene.hooks, scene.models
     silent = hooks.never_fired()
     bare = hooks.only_without_grad(silent)
@@ -28,7 +32,7 @@ def coverage(scene: Scene, *, steps: int, cost: dict[str, float], recompiled: bo
         # A layer in a graph that was left alone was called all the same.
         "never_fired": [path for path in silent if path not in left and path not in bare],
         "without_grad": bare,
-        "notes": [*_notes(hooks, recompiled=recompiled, packed=packed), *_of_memory(scene)],
+        "notes": [*_notes(hooks, recompiled=recompiled, packed=packed), *_of_memory(scene), *logged],
         "unread": {**models.owner.unread(), **_unread(scene)},
         "left_compiled": sorted(set(hooks.graph.left.values())),
         "errors": hooks.tally.errors,

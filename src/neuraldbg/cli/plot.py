@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 CRASH = "crash"
 """The picture of several panels that is drawn where no view is chosen."""
 IN_TERMINAL = ("loss", "heatmap", "chain")
+METRIC = "metric/"
+"""Begin of the statistics that are metrics, as ``neuraldbg.nouns`` has it."""
 OF_LAYER = ("loss", "series", "distribution")
 """The views that stand for the crash picture, and for that of one layer, in a terminal, one below the other."""
 _RANGE = re.compile(r"(\d*):(\d*)")
@@ -48,6 +50,7 @@ def known_views() -> list[tuple[str, str]]:
     ("plot runs/one", "the crash picture, as crash.png"),
     ("plot runs/one --view loss --terminal", "in the terminal"),
     ("plot runs/one --view series --layer fc1 --stat rms", "one statistic of one layer"),
+    ("plot runs/one --metric val/accuracy", "what the program logged"),
 )
 @click.command("plot", cls=_Plot, short_help="Draw a saved run: loss, gradients, activations.")
 @click.argument("run", metavar="RUN")
@@ -60,6 +63,7 @@ def known_views() -> list[tuple[str, str]]:
 @click.option(
     "--stat", metavar="STAT", help="Which statistic: norm, rms, mean, std, zeros, dead, ...  [default: the view's own]"
 )
+@click.option("--metric", metavar="NAME", help="A metric that the program logged; the same as --stat metric/NAME.")
 @click.option(
     "--kind",
     metavar="KIND",
@@ -89,6 +93,7 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     name: str,
     layer: str | None,
     stat: str | None,
+    metric: str | None,
     kind: str | None,
     step: int | None,
     span: str | None,
@@ -99,12 +104,18 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     """Draw a VIEW of RUN, with the moment of failure and the guilty layer.
 
     Without --view it is the crash picture: the loss, every layer's gradient and activation on a log axis; with --layer,
-    those of that layer and the layers in it. RUN may also be a crash dump, such as crash.json.
+    those of that layer and the layers in it; with --metric, that metric. RUN may also be a crash dump, as crash.json.
     """
     from neuraldbg.saved import Run, load_dump, readable  # noqa: PLC0415 (see command.py)
     from neuraldbg.show.views.view import Choice  # noqa: PLC0415
 
     first, last = _steps(span)
+    if metric is not None:
+        if stat is not None:
+            raise ConfigError(f"--metric {metric}, --stat {stat}: give one of both")
+        stat = f"{METRIC}{metric.removeprefix(METRIC)}"
+    if stat is not None and stat.startswith(METRIC) and name == CRASH:
+        name = "series"
     choice = Choice(layer, stat, kind, step, first, last)
     given = {"layer": layer, "stat": stat, "kind": kind, "step": step, "steps": span}
     _check(name, {option for option, value in given.items() if value is not None})

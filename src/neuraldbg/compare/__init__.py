@@ -14,6 +14,7 @@ from neuraldbg.compare import health, layers, settings
 from neuraldbg.compare.alignment import stretches
 from neuraldbg.compare.divergence import Findings
 from neuraldbg.compare.measure import measure
+from neuraldbg.compare.metric_notes import metric_notes
 from neuraldbg.compare.reasons import explaining, reading_of
 from neuraldbg.compare.scalars import loss_pair, scalar_pair
 from neuraldbg.compare.sentences import notes_of, summary_of, unlike
@@ -69,7 +70,7 @@ def compare(
         verdicts=(judged[0].verdict, judged[1].verdict) if judged else ("", ""),
         health=health.changes(runs, judged, matching.pairs, pairs, found.time),
         compared=_compared(found, only),
-        notes=notes_of(found, names, whole=whole),
+        notes=(*notes_of(found, names, whole=whole), *metric_notes(runs, tol, names)),
         drift=drift_of(found),
     )
     return _judge(comparison, found, matching)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.compare.alignment import Stretches, stretches
+from neuraldbg.nouns import nonfinite_of
 from neuraldbg.nouns.comparison import LossPair
 
 if TYPE_CHECKING:
@@ -47,16 +48,19 @@ class ScalarPair:
 
 
 def scalar_pair(
-    runs: tuple[RunRecord, RunRecord], name: str, stream: int, tol: Tolerance, *, whole: bool = True
+    runs: tuple[RunRecord, RunRecord], name: str, stream: int | None, tol: Tolerance, *, whole: bool = True
 ) -> ScalarPair | None:
-    """Return one scalar of both runs; None if one run has not measured it at a step of the other."""
+    """Return one scalar of both runs, of one optimizer or of all; None if one run has not measured it at a step of the
+    other.
+    """
     keep, values = [], []
     for run in runs:
         column = run.history.scalars.get(name)
         if column is None:
             return None
-        bad = run.history.scalars.get("loss_nonfinite") if name == "loss" else None
-        keep.append((~np.isnan(column) | (bad > 0 if bad is not None else False)) & (run.history.stream == stream))
+        bad = run.history.scalars.get(nonfinite_of(name))
+        mine = np.ones(len(column), np.bool_) if stream is None else run.history.stream == stream
+        keep.append((~np.isnan(column) | (bad > 0 if bad is not None else False)) & mine)
         values.append(column)
     time = stretches(runs[0].history, runs[1].history, (keep[0], keep[1]), whole=whole)
     if not len(time):
@@ -74,7 +78,7 @@ def scalar_pair(
     beyond = relative > tol.rtol
     beyond[both] &= off > tol.atol
     differs = relative > np.where(time.width > 1, _SUMMED, 0.0)
-    return ScalarPair(name, stream, time, one, other, relative, beyond, differs)
+    return ScalarPair(name, stream or 0, time, one, other, relative, beyond, differs)
 
 
 def _mean(

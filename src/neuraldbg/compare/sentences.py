@@ -91,12 +91,12 @@ def _value(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return _short(value, 4)
+        return short(value, 4)
     said = ", ".join(map(_value, value)) if isinstance(value, (list, tuple)) else str(value)
     return said if len(said) <= FEW else f"{said[:FEW]}..."
 
 
-def _short(value: float, digits: int) -> str:
+def short(value: float, digits: int) -> str:
     """Write a number with a few digits, its power of ten as a person would: 1e6 and not 1e+06."""
     digits_, mark, power = f"{value:.{digits}g}".partition("e")
     return f"{digits_}e{int(power)}" if mark else digits_
@@ -173,7 +173,7 @@ def numbers(difference: Difference) -> str:
         return f"{difference.one:,.0f} against {difference.other:,.0f} {unit or 'elements read'}"
     stat = "" if difference.kind == "loss" else f"{difference.stat} "
     digits = next((d for d in range(4, 9) if f"{difference.one:.{d}g}" != f"{difference.other:.{d}g}"), 9)
-    one, other = _short(difference.one, digits), _short(difference.other, digits)
+    one, other = short(difference.one, digits), short(difference.other, digits)
     return f"{stat}{one} against {other}, {_of_the_larger(difference)}"
 
 
@@ -183,14 +183,14 @@ def _of_the_larger(difference: Difference) -> str:
     if difference.relative == float("inf") or not 0 < larger < float("inf"):
         return size(difference.relative)
     share = abs(difference.one - difference.other) / larger
-    return f"{100 * share:.3g}% of the larger" if share >= SMALL else f"{_short(share, 2)} of the larger"
+    return f"{100 * share:.3g}% of the larger" if share >= SMALL else f"{short(share, 2)} of the larger"
 
 
 def size(relative: float) -> str:
     """Write a relative difference as a person would."""
     if relative == float("inf"):
         return "only one is finite"
-    return f"{100 * relative:.3g}%" if relative >= SMALL or not relative else f"{_short(relative, 2)} of its size"
+    return f"{100 * relative:.3g}%" if relative >= SMALL or not relative else f"{short(relative, 2)} of its size"
 
 
 def course(trend: Trend | None, names: tuple[str, str]) -> str:

@@ -23,7 +23,7 @@ import numpy as np
 from neuraldbg.export.exporter import Exporter
 from neuraldbg.export.spans import spans, time_of
 from neuraldbg.export.tables import measured, scalar_meanings, scalar_rows
-from neuraldbg.nouns import KINDS, column, jsonable
+from neuraldbg.nouns import KINDS, METRIC, column, jsonable
 from neuraldbg.nouns.facts.timing import TimingFact
 from neuraldbg.nouns.step_spans import step_spans
 
@@ -118,7 +118,8 @@ def _process(kind: str) -> int:
 def _steps(run: RunRecord) -> Iterator[dict[str, Any]]:
     history = run.history
     rows = scalar_rows(history)
-    meanings = scalar_meanings()
+    meanings = scalar_meanings(history)
+    counters = (*COUNTERS, *(name for name in meanings if name.startswith(METRIC)))
     known = {name: measured(history, name) for name in history.scalars if name in meanings}
     begins, ends = spans(history, rows)
     several = len(run.streams) > 1
@@ -136,12 +137,12 @@ def _steps(run: RunRecord) -> Iterator[dict[str, Any]]:
             "dur": (end - begin) * _US,
             "args": {**head, **values},
         }
-        named = {_scalar(name, stream, several): {"value": values[name]} for name in COUNTERS if name in values}
+        named = {_scalar(name, stream, several): {"value": values[name]} for name in counters if name in values}
         yield from _counters(named, TRAINING, float(history.time[row]), width)
 
 
 def _scalar(name: str, stream: int, several: bool) -> str:
-    return f"{name} of optimizer {stream}" if several else name
+    return f"{name} of optimizer {stream}" if several and not name.startswith(METRIC) else name
 
 
 def _counters(named: dict[str, dict[str, float]], pid: int, time_s: float, width: int) -> Iterator[dict[str, Any]]:

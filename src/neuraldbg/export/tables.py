@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from neuraldbg.nouns import EDGES, RANGED, SCALARS, column, ends_of, jsonable
+from neuraldbg.nouns import EDGES, METRIC, RANGED, SCALARS, column, ends_of, jsonable, metric_names, nonfinite_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -116,10 +116,12 @@ def about(run: RunRecord, diagnosis: Diagnosis) -> dict[str, Any]:
 
 
 def measured(history: History, name: str) -> Any:
-    """Return a mask (T,) of the rows in which a scalar was measured. NaN means not measured, except for a NaN loss."""
+    """Return a mask (T,) of the rows in which a scalar was measured. NaN means not measured, except for a NaN loss, and
+    a NaN of a metric.
+    """
     found = ~np.isnan(history.scalars[name])
-    if name == "loss" and "loss_nonfinite" in history.scalars:
-        found |= history.scalars["loss_nonfinite"] > 0
+    if (bad := history.scalars.get(nonfinite_of(name))) is not None:
+        found |= bad > 0
     return found
 
 
@@ -131,10 +133,16 @@ def scalar_rows(history: History) -> Any:
     return np.flatnonzero(any_scalar | ~history.read)
 
 
-def scalar_meanings() -> dict[str, str]:
-    """Return the meaning of each scalar, and of the extremes that a thinned run has of it beside its mean."""
+def scalar_meanings(history: History) -> dict[str, str]:
+    """Return the meaning of each scalar and of each metric of a run, and of the extremes that a thinned run has of them
+    beside their mean.
+    """
     found = dict(SCALARS)
-    for name in RANGED:
+    logged = [f"{METRIC}{name}" for name in metric_names(history.scalars)]
+    for name in logged:
+        found[name] = "logged by the program under this name: the mean of the step's values"
+        found[nonfinite_of(name)] = f"how many of the step's values of {name} were NaN or Inf"
+    for name in (*RANGED, *logged):
         for end, word in zip(ends_of(name), ("least", "largest"), strict=True):
             found[end] = f"{word} {name} of the row's steps"
     return found
@@ -142,7 +150,7 @@ def scalar_meanings() -> dict[str, str]:
 
 def _steps(run: RunRecord) -> Table:
     history = run.history
-    told = {name: meaning for name, meaning in scalar_meanings().items() if name in history.scalars}
+    told = {name: meaning for name, meaning in scalar_meanings(history).items() if name in history.scalars}
     columns = (
         *(Column(name, *about) for name, about in _TIME.items()),
         Column("applied", "bool", "whether the optimizer changed the weights: false if it was halted or overflowed"),

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from neuraldbg.export.exporter import Selection
     from neuraldbg.nouns import Diagnosis, RunRecord, Site
 
+METRICS = "metric"
+"""Begin of the names of the scalars of metrics, and of their extremes."""
 USUAL = ("rms", "nonfinite")
 FILE = "events.out.tfevents.{started}.neuraldbg"
 """Name of the file; TensorBoard recognises its files by ``tfevents``."""
@@ -132,10 +134,11 @@ def _points(run: RunRecord, selection: Selection) -> Iterator[tuple[int, list[tu
 
 
 def _scalars(run: RunRecord, at: int, known: dict[str, Any], several: bool) -> list[tuple[str, float]]:
+    # A metric is of the program, whatever optimizer stepped.
     stream = f"/optimizer {run.history.stream[at]}" if several else ""
     ending = "/thinned_mean" if run.history.width[at] > 1 else ""
     return [
-        (f"run/{name}{stream}{ending}", float(values[at]))
+        (f"run/{name}{'' if name.startswith(METRICS) else stream}{ending}", float(values[at]))
         for name, values in run.history.scalars.items()
         if known[name][at]
     ]

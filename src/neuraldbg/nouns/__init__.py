@@ -45,13 +45,14 @@ from neuraldbg.nouns.json import Json, jsonable
 from neuraldbg.nouns.layout import Edge, Layer, Layout
 from neuraldbg.nouns.run import RUN_SCHEMA, History, Outcome, RunInfo, RunRecord, Series, Slab
 from neuraldbg.nouns.site import KINDS, STATS, Site, column
-from neuraldbg.nouns.step import RANGED, SCALARS, Step, ends_of
+from neuraldbg.nouns.step import METRIC, RANGED, SCALARS, Step, ends_of, metric_names, nonfinite_of
 
 __all__ = [
     "BINS",
     "EDGES",
     "EVENT_KINDS",
     "KINDS",
+    "METRIC",
     "RANGED",
     "RUN_SCHEMA",
     "SCALARS",
@@ -93,4 +94,6 @@ __all__ = [
     "crash_json",
     "ends_of",
     "jsonable",
+    "metric_names",
+    "nonfinite_of",
 ]

@@ -15,7 +15,7 @@ from neuraldbg.nouns.histogram import StepHistograms, course_of
 from neuraldbg.nouns.html import div, number_text, safe, shown
 from neuraldbg.nouns.layout import Layout
 from neuraldbg.nouns.site import column
-from neuraldbg.nouns.step import ends_of
+from neuraldbg.nouns.step import ends_of, nonfinite_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -287,11 +287,11 @@ class RunRecord:
         return Series(self.history.steps[seen], values[seen], self.history.width[seen])
 
     def scalar(self, name: str, stream: int | None = None, reduce: Reduce = "mean") -> Series:
-        """Return one scalar over the steps in which it was measured. For the loss, measured NaN values are kept.
+        """Return one scalar over the steps in which it was measured. Of the loss and metrics, measured NaN are kept.
 
-        ``name`` is one of SCALARS (``loss``, ``lr``, ``grad_norm``, ...), ``stream`` the number of an optimizer, None
-        for all. With ``min`` or ``max`` a thinned row has the extreme of its steps, and its mean if none was kept. The
-        series is empty if the scalar was never measured.
+        ``name`` is one of SCALARS (``loss``, ``lr``, ``grad_norm``, ...) or ``metric/NAME``, ``stream`` the number of
+        an optimizer, None for all. With ``min`` or ``max`` a thinned row has the extreme of its steps, and its mean if
+        none was kept. The series is empty if the scalar was never measured.
 
         >>> len(run.scalar("loss"))
         40
@@ -303,8 +303,8 @@ class RunRecord:
         if reduce != "mean":
             end = self.history.scalars.get(ends_of(name)[reduce == "max"])
             values = values if end is None else np.where(np.isnan(end), values, end)
-        if name == "loss" and "loss_nonfinite" in self.history.scalars:
-            keep |= self.history.scalars["loss_nonfinite"] > 0
+        if (bad := self.history.scalars.get(nonfinite_of(name))) is not None:
+            keep |= bad > 0
         if stream is not None:
             keep &= self.history.stream == stream
         return Series(self.history.steps[keep], values[keep], self.history.width[keep])

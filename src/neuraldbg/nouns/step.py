@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from neuraldbg.errors import UnknownMetric
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     import numpy as np
     import numpy.typing as npt
@@ -46,7 +49,8 @@ SCALARS = {
     "duration": "seconds since the previous step ended",
     "overhead": "seconds of those that this tool took on the training's thread",
 }
-"""Meanings of the scalars that a step may have, by name. A scalar that was not measured in a step is absent."""
+"""Meanings of the scalars that a step may have, by name. A scalar that was not measured in a step is absent. Metrics of
+the program's own are named ``metric/NAME`` beside these."""
 RANGED = (
     "loss",
     "lr",
@@ -60,12 +64,64 @@ RANGED = (
     "device_memory",
 )
 """Scalars of which a row of several steps keeps the least and the largest finite value beside the mean: those that are
-drawn as curves."""
+drawn as curves. Metrics of the program's own are kept so, too."""
+
+
+METRIC = "metric/"
+"""Begin of the name of a scalar that the program logs: ``metric/accuracy``."""
+_NONFINITE, _LOW, _HIGH = "metric_nonfinite/", "metric_low/", "metric_high/"
+
+
+def ranged(name: str) -> bool:
+    """Return True if a row of several steps keeps the least and the largest value of a scalar."""
+    return name in RANGED or name.startswith(METRIC)
 
 
 def ends_of(name: str) -> tuple[str, str]:
     """Return the names under which a row of several steps keeps the least and the largest value of a scalar."""
+    # A program may log `accuracy` and `accuracy_low`, so the ends of a metric differ in front.
+    if name.startswith(METRIC):
+        return f"{_LOW}{name[len(METRIC) :]}", f"{_HIGH}{name[len(METRIC) :]}"
     return f"{name}_low", f"{name}_high"
+
+
+def nonfinite_of(name: str) -> str:
+    """Return the name of the scalar that counts how many values of another were NaN or Inf; "" if none does.
+
+    A scalar that was not measured is NaN in a `History`, so only that count tells a NaN that was measured.
+    """
+    if name.startswith(METRIC):
+        return f"{_NONFINITE}{name[len(METRIC) :]}"
+    return "loss_nonfinite" if name == "loss" else ""
+
+
+def summed(name: str) -> bool:
+    """Return True if a scalar is added over the steps of a row, and not averaged: the counts of ``nonfinite_of``."""
+    return name == "loss_nonfinite" or name.startswith(_NONFINITE)
+
+
+def metric_scalars(name: str, value: float, nonfinite: int | None = None) -> dict[str, float]:
+    """Return the scalars of a step by which a metric is recorded: its value, and how many values were NaN or Inf.
+
+    ``value`` may be the mean of several values; ``nonfinite`` is how many of them were not finite, by default 1 if
+    ``value`` is not.
+    """
+    key = f"{METRIC}{name}"
+    bad = (not math.isfinite(value)) if nonfinite is None else nonfinite
+    return {key: value, nonfinite_of(key): float(bad)} if bad else {key: value}
+
+
+def metric_key(scalars: Collection[str], name: str) -> str:
+    """Return the name of the scalar that holds a metric. ``metric/`` may stand in front. Raises UnknownMetric."""
+    for key in (f"{METRIC}{name}", name):
+        if key.startswith(METRIC) and key in scalars:
+            return key
+    raise UnknownMetric(name.removeprefix(METRIC), metric_names(scalars))
+
+
+def metric_names(scalars: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of the metrics among names of scalars, sorted and without the ``metric/`` in front."""
+    return tuple(sorted(name[len(METRIC) :] for name in scalars if name.startswith(METRIC)))
 
 
 @dataclass(frozen=True)
@@ -91,7 +147,7 @@ class Step:
     A light step, whose sites were not read to keep the budget, has no rows: shape (0, len(STATS)).
     """
     scalars: Mapping[str, float] = field(default_factory=dict)
-    """Values by the names of SCALARS."""
+    """Values by the names of SCALARS, and metrics that the program logged as ``metric/NAME``."""
     facts: tuple[Fact, ...] = ()
     """Facts that were read in this step."""
     applied: bool = True

@@ -60,6 +60,7 @@ class Writer:
                 self._put_facts(batch.facts)
             rows, tables = batch.blocks()
             self._rows.put(rows, scalar_limits(self._settings), self._places)
+            self._rows.amend(batch.late)
             self._tables.put(tables, table_limits(self._settings, self._sites), self._places)
             histograms.store(self._db, batch.histograms, histogram_bytes(self._settings))
         self._whole = True

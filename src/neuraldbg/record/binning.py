@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.nouns import RANGED, column, ends_of
+from neuraldbg.nouns import column, ends_of
+from neuraldbg.nouns.step import ranged, summed
 from neuraldbg.record.row_block import UNSEEN, Block, narrowed
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 SUMMED = (column("nonfinite"),)
 """Statistics that are added over folded steps; all others are averaged over the steps in which the site was seen."""
-SUMMED_SCALARS = ("loss_nonfinite",)
 MAX_STREAMS = 8
 """Number of streams among the rows of a fold above which bins mix them: a program that makes a new optimizer at every
 step would otherwise never be thinned."""
@@ -30,7 +30,7 @@ def fold(block: Block, bin_steps: int) -> Block:
 
     Moments are averaged over the steps in which the site was read, weighted by their number, and over finite values;
     ``nonfinite`` is summed; ``low`` and ``high`` keep the extremes, and so do two more columns for each scalar in
-    RANGED. A bin has the time, step and stream of its first
+    RANGED, and each metric. A bin has the time, step and stream of its first
     step, and counts as applied if all its steps were.
     """
     order, starts = _bins(block, bin_steps)
@@ -128,7 +128,7 @@ def _extreme(extreme: np.ufunc, table: Floats32, seen: Floats32) -> Floats32:
 
 def _fold_scalars(block: Block, order: Ints, starts: Ints) -> tuple[tuple[str, ...], Floats, Floats]:
     """Return the names of the folded scalars, their values and the number of steps in which each was measured."""
-    ends = {end for name in RANGED for end in ends_of(name)}
+    ends = {end for name in block.names if ranged(name) for end in ends_of(name)}
     kept = [k for k, name in enumerate(block.names) if name not in ends]
     names = [block.names[k] for k in kept]
     if not names:
@@ -139,13 +139,11 @@ def _fold_scalars(block: Block, order: Ints, starts: Ints) -> tuple[tuple[str, .
         folded = np.add.reduceat(np.where(weight > 0, values, 0.0) * weight, starts) / measured
     # Where nothing finite was measured, an infinity still shows; fmax passes over NaN.
     folded = np.where(measured > 0, folded, np.fmax.reduceat(values, starts))
-    for name in SUMMED_SCALARS:
-        if name in names:
-            k = names.index(name)
+    for k, name in enumerate(names):
+        if summed(name):
             counted = np.add.reduceat(np.nan_to_num(values[:, k]), starts)
             folded[:, k] = np.where(measured[:, k] > 0, counted, np.nan)
-    for name in [name for name in RANGED if name in names]:
-        k = names.index(name)
+    for k, name in [(k, name) for k, name in enumerate(names) if ranged(name)]:
         for end, extreme in zip(ends_of(name), (np.fmin, np.fmax), strict=True):
             found = extreme.reduceat(_ends(block, order, values[:, k], end), starts)
             names.append(end)

@@ -22,7 +22,7 @@ from neuraldbg.record.write_queue import Backlog, Batch
 from neuraldbg.unlisted_thread import UnlistedThread, start_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from neuraldbg.config import RecordSettings
@@ -116,6 +116,13 @@ class Recorder:
             self._drain()
         elif hurry and not self._wake.is_set():
             self._wake.set()
+
+    def amend(self, index: int, scalars: Mapping[str, float]) -> None:
+        """Queue scalars for a step that was put before, such as a metric that the program logs after the step."""
+        if self._closed or self._forked:
+            return
+        with self._backlog_lock:
+            self._backlog.amend(index, scalars)
 
     def tell(self, events: Sequence[Event]) -> None:
         """Queue newer versions of events. A lasting event is passed again only now and then."""

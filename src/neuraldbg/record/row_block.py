@@ -8,6 +8,8 @@ Shape legend: T rows of time, S sites, K statistics (STATS), N scalars.
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import struct
 from dataclasses import dataclass, fields
 from itertools import chain
@@ -209,6 +211,29 @@ def join(blocks: Sequence[Block]) -> Block:
         scalars=np.concatenate([_columns(b.names, b.scalars, names, np.nan) for b in blocks]),
         measured=np.concatenate([_columns(b.names, b.measured, names, 0.0) for b in blocks]),
     )
+
+
+def amended(block: Block, rows: Mapping[int, Mapping[str, float]]) -> Block:
+    """Return a block with scalars added to some of its rows, or replaced in them, by index of the row.
+
+    A row of several steps gets the mean over those in which the scalar was measured, this one included, and keeps the
+    extremes that it has of it.
+    """
+    new = dict.fromkeys(name for scalars in rows.values() for name in scalars)
+    names = tuple(dict.fromkeys([*block.names, *new]))
+    scalars = _columns(block.names, block.scalars, names, np.nan).copy()
+    measured = _columns(block.names, block.measured, names, 0.0).copy()
+    for row, values in rows.items():
+        for name, value in values.items():
+            k, before = names.index(name), 0.0
+            if block.folded[row] > 1 and math.isfinite(value):
+                before = float(measured[row, k])
+                value = (before * scalars[row, k] + value) / (before + 1.0) if before else value  # noqa: PLW2901
+            elif block.folded[row] > 1 and measured[row, k] > 0:
+                continue  # the mean of the finite values stands
+            scalars[row, k] = value
+            measured[row, k] = before + 1.0 if math.isfinite(value) else 0.0
+    return dataclasses.replace(block, names=names, scalars=scalars, measured=measured)
 
 
 def _widened(seen: Floats32, sites: int) -> Floats32:

@@ -168,7 +168,7 @@ _HEAD: dict[str, Callable[[Any], Any]] = {
     "recorded": lambda raw: validation.step(raw, "recorded"),
     "layout": _layout,
     "stats": _names(64),
-    "scalars": _names(256),
+    "scalars": _names(1024),
 }
 """Checks of the members whose values are read as a whole."""
 

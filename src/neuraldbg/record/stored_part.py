@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from neuraldbg.record import codec
 from neuraldbg.record.binning import fold
 from neuraldbg.record.budget import BIN
 from neuraldbg.record.retention import Entry, next_fold
-from neuraldbg.record.row_block import join
+from neuraldbg.record.row_block import amended, join
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from neuraldbg.record.budget import Limits
     from neuraldbg.record.row_block import Block
@@ -60,6 +62,26 @@ class Lane:
             self._tail.append((self._store(rest, 0, closed=False), rest))
         self._thin(limits, places)
 
+    def amend(self, late: Mapping[int, Mapping[str, float]]) -> None:
+        """Add scalars to the rows of steps that are stored, by number of the step. A step that no row covers is passed
+        over: it was not recorded.
+        """
+        waiting = dict(late)
+        for place in range(len(self._tail) - 1, -1, -1):
+            row_id, block = self._tail[place]
+            if mine := _of_steps(block, waiting):
+                block = amended(block, mine)
+                self._delete([row_id])
+                self._tail[place] = self._store(block, 0, closed=False), block
+        for entry in sorted(self._entries, key=lambda one: one.last_step, reverse=True):
+            near = [step for step in waiting if entry.first_step <= step <= entry.last_step]
+            if near and (mine := _of_steps(rows := self._read(entry), waiting)):
+                self._delete([entry.id])
+                self._entries = [other for other in self._entries if other.id != entry.id]
+                self._store(amended(rows, mine), entry.level)
+            if not waiting:
+                return
+
     def _thin(self, limits: Limits, places: Collection[int]) -> None:
         while found := next_fold(self._entries, places, limits):
             entries, level = found
@@ -71,7 +93,7 @@ class Lane:
 
     def _read(self, entry: Entry) -> Block:
         if entry.id in self._known:
-            return self._known.pop(entry.id)
+            return self._known[entry.id]
         (body,) = self._db.execute("SELECT body FROM block WHERE id = ?", (entry.id,)).fetchone()
         return codec.decode(body)
 
@@ -93,4 +115,18 @@ class Lane:
         return row_id
 
     def _delete(self, ids: Iterable[int]) -> None:
-        self._db.executemany("DELETE FROM block WHERE id = ?", [(row_id,) for row_id in ids])
+        gone = list(ids)
+        for row_id in gone:
+            self._known.pop(row_id, None)
+        self._db.executemany("DELETE FROM block WHERE id = ?", [(row_id,) for row_id in gone])
+
+
+def _of_steps(block: Block, waiting: dict[int, Mapping[str, float]]) -> dict[int, Mapping[str, float]]:
+    """Take from the scalars that wait those of the steps of a block. Return them by the index of the row."""
+    found: dict[int, Mapping[str, float]] = {}
+    for step in list(waiting):
+        rows = np.flatnonzero((block.steps <= step) & (step < block.steps + block.width))
+        if len(rows):
+            row = int(rows[-1])
+            found[row] = {**found.get(row, {}), **waiting.pop(step)}
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +13,7 @@ from neuraldbg.record.retention import MAX_LEVEL
 from neuraldbg.record.row_block import Block, join, rows_of, tables_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from neuraldbg.nouns import Event, Fact, Layout, RunInfo, Step, StepHistograms
     from neuraldbg.record.row_block import Ints
@@ -44,6 +44,8 @@ class Batch:
     """Scalars of steps that were folded because the writer did not keep up; they come after ``steps``."""
     tables: list[Block] = field(default_factory=list)
     """Tables of steps that were folded; they come after ``steps``."""
+    late: dict[int, dict[str, float]] = field(default_factory=dict)
+    """Scalars of steps that were stored before, by number of the step."""
     histograms: list[StepHistograms] = field(default_factory=list)
     """Histograms in step order."""
     layout: Layout | None = None
@@ -56,7 +58,8 @@ class Batch:
     """Newest information about the run. None if there is no new one."""
 
     def __bool__(self) -> bool:
-        return bool(self.steps or self.rows or self.facts or self.events or self.layout or self.info)
+        queued = self.steps or self.rows or self.late or self.facts or self.events or self.layout or self.info
+        return bool(queued)
 
     def blocks(self) -> tuple[list[Block], list[Block]]:
         """Return the blocks of scalars and the blocks of tables of all steps."""
@@ -150,6 +153,19 @@ class Backlog:
         if self._excess_tabled == BIN or len(self._excess) == EXCESS:
             self._fold_excess()
         return False
+
+    def amend(self, index: int, scalars: Mapping[str, float]) -> None:
+        """Add scalars to a step that was put before, or replace them. One that was taken already is changed where it is
+        stored.
+        """
+        for queue in (self._excess, self._steps):
+            for place in range(len(queue) - 1, -1, -1):
+                if queue[place].index == index:
+                    queue[place] = replace(queue[place], scalars={**queue[place].scalars, **scalars})
+                    return
+                if queue[place].index < index:
+                    break
+        self._batch.late.setdefault(index, {}).update(scalars)
 
     def _keep(self, histograms: StepHistograms) -> None:
         """Queue the histograms of a step if there is room; if the writer does not keep up, some are left out."""

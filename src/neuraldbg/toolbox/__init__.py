@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 """The toolbox: a session for numbers that are recorded by hand, from any framework or none.
 
 Arrays, gradients, metrics and times enter; a run like any other leaves. A recorded tensor becomes the row of a site in
@@ -16,12 +15,4 @@ of an automatic session, and know no difference. No framework is imported: an ar
 - ``hand_hooks.py``: hooks that are executed by hand
 - ``session_plots.py``: pictures of a session
 - ``session_report.py``: all that a session found, as text and as a file
-=======
-"""The toolbox: a session that takes numbers by hand, from any framework, and its parts.
-
-A part gets what it needs as functions, and knows neither the session nor the other parts.
-
-- ``model_diagnostics.py``: the model and the metrics of its training; where the training goes, and how healthy it is
-- ``model_structure.py``: the parameters and layers of a model of any framework
->>>>>>> tool-health
 """

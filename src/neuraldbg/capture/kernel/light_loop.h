@@ -326,6 +326,12 @@ static PyObject *light_busy(PyObject *object, void *none) {
     return PyBool_FromLong(((Light *)object)->passing || ((Light *)object)->stepping);
 }
 
+static PyObject *light_midway(PyObject *object, void *none) {
+    const Light *self = (Light *)object;
+    (void)none;
+    return PyBool_FromLong(self->entered && (self->seen || self->losses || self->passing || self->stepping));
+}
+
 /* ---------------------------------------------------------------- the type */
 
 static int light_init(PyObject *object, PyObject *args, PyObject *kwargs) {
@@ -394,6 +400,7 @@ static PyGetSetDef light_getters[] = {
     {"waiting", light_waiting, NULL, "How many lines wait.", NULL},
     {"entered", light_entered, NULL, "Whether steps are taken.", NULL},
     {"busy", light_busy, NULL, "Whether a backward pass or a step is under way.", NULL},
+    {"midway", light_midway, NULL, "Whether a step has begun that is not over.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 static PyType_Slot light_slots[] = {

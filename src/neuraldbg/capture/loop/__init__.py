@@ -18,6 +18,7 @@ each calls the one below, and the last session to end restores torch's own funct
 - ``optimizers.py``, ``optimizer_stream.py``: optimizer steps, and the state of one optimizer over the run
 - ``fused_steps.py``: the scale of a fused optimizer's gradients, and its steps that change no weight
 - ``manual_steps.py``: steps without an optimizer of torch
+- ``logged_metrics.py``, ``logging_tools.py``: the numbers that the program logs, by a session or by a tool of its own
 - ``torch_patches.py``: the wrappers of torch functions, and their removal
 - ``followed_thread.py``, ``unfollowed_threads.py``: the one thread that is followed, and the account of all others
 - ``native_steps.py``: the interface of the loop to native light steps

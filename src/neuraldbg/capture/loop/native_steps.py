@@ -33,6 +33,10 @@ class NativeSteps(Protocol):
         """True while a native step is running."""
 
     @property
+    def midway(self) -> bool:
+        """True if a native step has begun and is not over."""
+
+    @property
     def waiting(self) -> int:
         """Number of finished steps that are not processed yet."""
 

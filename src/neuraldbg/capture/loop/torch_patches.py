@@ -7,6 +7,7 @@
     torch.jit.script (its inner part)               runs without our hooks, which it cannot compile
     torch.amp.GradScaler.scale, .step               the loss scale and skipped steps
     torch._dynamo.utils.nnmodule_has_hooks          hides our hooks, since Dynamo treats layers with hooks differently
+    those of logging tools                          what the program logs: see ``logging_tools.py``
 
 A patch is removed only if it is still in place: the patch of a tool that came after us keeps working, and our function
 below it passes calls through. If the patch above is another session's, that session restores the original of both.
@@ -30,6 +31,7 @@ from neuraldbg.capture.guest.native import native
 from neuraldbg.capture.guest.program_objects import is_a
 from neuraldbg.capture.guest.stand_in import stand_in
 from neuraldbg.capture.guest.weak_references import without_ours
+from neuraldbg.capture.loop.logging_tools import LoggingTools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from neuraldbg.capture.guest.stand_in import Around
     from neuraldbg.capture.layers.hook_manager import HookManager
     from neuraldbg.capture.loop.backward import Losses
+    from neuraldbg.capture.loop.logged_metrics import Metrics
     from neuraldbg.capture.loop.models import Models
     from neuraldbg.capture.loop.optimizers import Optimizers
 
@@ -53,10 +56,12 @@ _UNPATCHED = "unpatched_nn_module_call"
 class Patches:
     """Replaces attributes, and restores them in reverse order."""
 
-    def __init__(self) -> None:
+    def __init__(self, metrics: Metrics | None = None) -> None:
         self._saved: list[_Put] = []
         self._followed = False
         self._call: Any = None
+        self.tools = LoggingTools(metrics, self.surround, self.original_of) if metrics is not None else None
+        """Wraps functions of logging tools by these patches. None if none are to be wrapped."""
 
     def surround(self, owner: Any, name: str, around: Callable[..., Around]) -> None:
         """Wrap ``owner.name`` by a generator of ours: see ``stand_in.py``. A function that torch has in two places gets
@@ -103,6 +108,8 @@ class Patches:
                 break
         if hasattr(torch.utils, "weakref"):
             self.put(torch.utils, "weakref", without_ours)
+        if self.tools is not None:
+            self.tools.follow_imports()
         self.surround(torch.amp.GradScaler, "scale", functools.partial(optimizers.scales, scaled))
         self.surround(torch.amp.GradScaler, "step", optimizers.scaler_steps)
 
@@ -130,7 +137,9 @@ class Patches:
                     setattr(put.owner, put.name, put.patched)
 
     def follow_imports(self) -> None:
-        """Hide our hooks from Dynamo, once the program has imported it."""
+        """Hide our hooks from Dynamo, and wrap logging tools, once the program has imported them."""
+        if self.tools is not None:
+            self.tools.follow_imports()
         if not self._followed and "torch._dynamo.utils" in sys.modules:
             utils = sys.modules["torch._dynamo.utils"]
             if hasattr(utils, "nn_module_get_all_hooks") and hasattr(utils, "nnmodule_has_hooks"):
@@ -141,8 +150,14 @@ class Patches:
         """Return True if ``nn.Module.__call__`` is our replacement: no other tool has put its own on top."""
         return nn.Module.__dict__.get("__call__") is self._call
 
+    def original_of(self, function: Any) -> Any:
+        """Return the function that a wrapper of ours stands for, None for any other function."""
+        return next((put.original for put in self._saved if put.patched is function), None)
+
     def restore(self) -> None:
         """Restore all originals."""
+        if self.tools is not None:
+            self.tools.let_go()
         self._followed = False
         while self._saved:
             put = self._saved.pop()

@@ -112,6 +112,11 @@ class Light:
         """True while a backward pass or a step that native code takes is running."""
         return self._native is not None and bool(self._native.busy)
 
+    @property
+    def midway(self) -> bool:
+        """True if a step that native code takes has begun, with a call of the model, and is not over."""
+        return self._native is not None and bool(self._native.midway)
+
     def lends(self, *, within: bool) -> bool:
         """Stop taking steps in their thread if none is running, or with ``within`` none is in a backward pass or a call
         of the optimizer. Return False if one is. Call ``leave`` afterwards.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from neuraldbg.dashboard.page.address import State, written
 from neuraldbg.errors import NeuralDbgError, UnknownLayer
 from neuraldbg.layer_alias import resolve
-from neuraldbg.nouns import SCALARS, STATS
+from neuraldbg.nouns import METRIC, SCALARS, STATS, metric_names
 from neuraldbg.show.format.safe_text import plain
 from neuraldbg.show.views import view
 from neuraldbg.show.views.moments import failure_of, guilty_of
@@ -115,10 +115,11 @@ def fitting(state: State, moment: Moment) -> tuple[State, str | None, int | None
         if step is not None and step >= run.steps > 0:
             problems.append(f"The address says {name}={step:,}: this run has steps 0 to {run.steps - 1:,}.")
             state = replace(state, **{name: None})
-    for name, known in (("stat", ("norm", *STATS)), ("kind", KINDS), ("scalar", tuple(SCALARS)), ("smooth", WEIGHTS)):
+    scalars = (*SCALARS, *(f"{METRIC}{name}" for name in metric_names(run.history.scalars)))
+    for name, known in (("stat", ("norm", *STATS)), ("kind", KINDS), ("scalar", scalars), ("smooth", WEIGHTS)):
         value = getattr(state, name)
         if value is not None and value not in known:
-            problems.append(f"The address says {name}={plain(value[:60])!r}: {', '.join(known)} are known.")
+            problems.append(f"The address says {name}={plain(value[:60])!r}: {plain(', '.join(known))} are known.")
             state = replace(state, **{name: None})
     layer, step = suspect(run, diagnosis)
     return (

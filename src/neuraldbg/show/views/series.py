@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.layer_alias import resolve
-from neuraldbg.nouns import SCALARS
+from neuraldbg.nouns import METRIC, SCALARS, nonfinite_of
 from neuraldbg.nouns.loss_names import loss_names
+from neuraldbg.nouns.step import metric_key
 from neuraldbg.show.axes.gaps import LONG
 from neuraldbg.show.axes.ticks import wide
 from neuraldbg.show.forms import Line, Lines, Scale
@@ -27,12 +28,14 @@ if TYPE_CHECKING:
 
 UNITS = {"duration": "s", "overhead": "s", "resident": "B", "device_memory": "B"}
 """Unit of each scalar that has one."""
+LOGGED = "logged by the program; the mean, where it logged several values in a step"
+"""Meaning of a metric."""
 ENDS: tuple[Reduce, ...] = ("mean", "min", "max")
 
 
 def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Lines:
-    """Return the scalar that ``stat`` names, else ``stat`` of the sites of ``layer``, or of the guilty layer."""
-    if choice.stat in SCALARS:
+    """Return the scalar or metric that ``stat`` names, else ``stat`` of the sites of ``layer`` or the guilty one."""
+    if choice.stat is not None and (choice.stat in SCALARS or choice.stat.startswith(METRIC)):
         return _scalar(run, diagnosis, choice, choice.stat)
     kind, stat = choice.kind or "param_grad", choice.stat or NORM
     check(kind, stat)
@@ -102,7 +105,7 @@ def scalars_of(
 ) -> Lines:
     """Return scalars of the run, a line for each optimizer that stepped."""
     lines = tuple(line for scalar in names for line in _streams(run, scalar, choice))
-    label = names[0] if len(names) == 1 else "time"
+    label = names[0].removeprefix(METRIC) if len(names) == 1 else "time"
     return Lines(
         name=name,
         title=title,
@@ -111,7 +114,7 @@ def scalars_of(
         end=end_of(run, choice),
         marks=marks_of(run, diagnosis, choice),
         notes=tuple(note for note in (mean_note(lines),) if note),
-        empty="" if lines else f"no {' or '.join(names)} was measured in these steps",
+        empty="" if lines else f"no {' or '.join(names).removeprefix(METRIC)} was measured in these steps",
     )
 
 
@@ -119,6 +122,11 @@ def _streams(run: RunRecord, scalar: str, choice: Choice) -> Iterator[Line]:
     """Yield one scalar of each optimizer that has it in the chosen steps."""
     if scalar == "loss":
         yield from loss_lines(run, choice)
+        return
+    if scalar.startswith(METRIC):  # of the program, whatever optimizer stepped
+        line = scalar_line(run, scalar, None, scalar[len(METRIC) :], choice)
+        if len(line.steps):
+            yield line
         return
     for stream in run.streams:
         label = scalar if len(run.streams) == 1 else f"{scalar}, optimizer {stream}"
@@ -137,16 +145,19 @@ def scalar_line(run: RunRecord, name: str, stream: int | None, label: str, choic
     """Return a scalar of the run as a line, by the mean and the range of stretches where it is long or thinned."""
     mean, low, high = (within(run.scalar(name, stream, end), choice) for end in ENDS)
     bad = ~np.isfinite(mean.values)
-    if name == "loss":  # the mean of a thinned row is finite even if some of its losses were not
-        odd = run.scalar("loss_nonfinite", stream)
+    if counted := nonfinite_of(name):  # the mean of a thinned row is finite even if some of its values were not
+        odd = run.scalar(counted, stream)
         bad |= np.isin(mean.steps, odd.steps[odd.values > 0])
     return averaged(label, (mean, low, high), bad=bad, gaps=False, raw=raw)
 
 
 def _scalar(run: RunRecord, diagnosis: Diagnosis, choice: Choice, name: str) -> Lines:
-    """Return one scalar of the run, with its meaning below it."""
+    """Return one scalar of the run, with its meaning below it. Raises UnknownMetric."""
+    if name.startswith(METRIC):
+        name, meaning = metric_key(run.history.scalars, name), LOGGED
+    else:
+        meaning = SCALARS[name]
     view = scalars_of(run, diagnosis, choice, (name,), name="series", title=scalar_title(name))
-    meaning = SCALARS[name]
     return replace(view, notes=(f"{meaning[:1].upper()}{meaning[1:]}", *view.notes))
 
 
@@ -156,6 +167,8 @@ TITLES = {"lr": "Learning rate", "grad_norm": "Gradient norm", "unclipped_norm":
 
 def scalar_title(name: str) -> str:
     """Return the title of a scalar, as a heading."""
+    if name.startswith(METRIC):
+        return name[len(METRIC) :]
     return TITLES.get(name) or name.replace("_", " ").capitalize()
 
 

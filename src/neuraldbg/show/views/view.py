@@ -27,7 +27,7 @@ class Choice:
     layer: str | None = None
     """A layer path or alias (``conv2``, ``Dense_1``), as ``layer_alias.resolve`` takes it. UnknownLayer for others."""
     stat: str | None = None
-    """A statistic of STATS, ``norm``, or a scalar of SCALARS. ConfigError for others."""
+    """A statistic of STATS, ``norm``, a scalar of SCALARS, or ``metric/NAME``. ConfigError for others."""
     kind: str | None = None
     """A kind of sites: ``activation``, ``output_grad``, ``param``, ``param_grad``, ``update``, ``input``, ``op``."""
     step: int | None = None

@@ -12,7 +12,7 @@ from neuraldbg.dashboard.page.figures import ROWS, curves, drawn
 from neuraldbg.dashboard.page.network import connected
 from neuraldbg.dashboard.page.suggestions import of_time
 from neuraldbg.dashboard.page.tab import Drawing, Pane, Tab
-from neuraldbg.nouns import SCALARS, column
+from neuraldbg.nouns import METRIC, SCALARS, column, metric_names
 from neuraldbg.nouns.facts.footprint import FootprintFact
 from neuraldbg.show.format.safe_text import number, plain
 from neuraldbg.show.format.unit_amounts import amount
@@ -60,10 +60,11 @@ def trace(scene: Scene) -> Drawing:
 def scalars(scene: Scene) -> Drawing:
     """Draw one of the measured scalars over time."""
     measured = [name for name in SCALARS if name in scene.run.history.scalars]
+    measured += [f"{METRIC}{name}" for name in metric_names(scene.run.history.scalars)]
     if not measured:
         return Drawing("Scalars", empty="No step was recorded yet.")
     chosen = scene.state.scalar if scene.state.scalar in measured else next(iter(measured))
-    options = ((name, scalar_title(name).lower()) for name in measured)
+    options = ((name, plain(name) if name.startswith(METRIC) else scalar_title(name).lower()) for name in measured)
     controls = [choices(scene, "scalar", "scalar", options, chosen)]
     return curves(scene, scene.view("series", stat=chosen), (chosen,), controls)
 
