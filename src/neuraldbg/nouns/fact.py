@@ -16,6 +16,7 @@ class FactKey(str, Enum):
     ATTENTION = "attention"
     BATCH = "batch"
     BATCHES = "batches"
+    CHANGE = "change"
     CLIP = "clip"
     COPIES = "copies"
     CUTS = "cuts"
@@ -60,6 +61,7 @@ IDENTITY: dict[str, tuple[str, ...]] = {
     "alert": ("number",),
     "batch": ("model",),
     "batches": ("model",),
+    "change": ("what", "stream", "name"),
     "clip": ("stream", "kind"),
     "copies": ("model",),
     "cuts": ("model",),

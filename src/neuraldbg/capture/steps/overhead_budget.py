@@ -63,6 +63,8 @@ class Governor:
         self._since = 0
         """Light steps since the last full one."""
         self._usual = Usual(), Usual()
+        self.alarmed = False
+        """True from an unusual number that was granted full steps until somebody clears it."""
 
     @property
     def light_s(self) -> float:
@@ -161,6 +163,7 @@ class Governor:
         """Read the next steps in full after an unusual number, unless that was granted too often."""
         if self._credit > -DEBT_S and (not self._allowed or self._room() > -DEBT_S):
             self._left = max(self._left, ALARM)
+            self.alarmed = True
 
     def watch(self, loss: float | None, norm: float | None) -> bool:
         """Check the numbers of a step. Return True if one is unusual; then the next steps are read in full."""

@@ -19,6 +19,7 @@ MEMBERS: tuple[str, ...] = (
     "attention",
     "batch",
     "batches",
+    "change",
     "clip",
     "copies",
     "cuts",
