@@ -49,14 +49,17 @@ class SettingChanges:
         self._logged: dict[Key, int] = {}
 
     def check(self, step: int, *, every: int = EVERY) -> bool:
-        """Compare the settings at the end of a step, if ``every`` steps have passed. Return True if one changed."""
+        """Compare the settings at the end of a step, if ``every`` steps have passed. Return True if one changed, for
+        which facts are to be read; those of a new optimizer are read in any case.
+        """
         if self._at >= 0 and step < self._at + every:
             return False
         now, before, known = dict(self._settings()), self._at, self._known
         self._known, self._at = now, step
         if before < 0:
             self._frozen = self._now_frozen()
-        changed = self._replaced(before, step)
+        self._note_replaced(before, step)
+        changed = False
         if before < 0 or (now == known and not self._moving):
             return changed
         for key, value in now.items():
@@ -104,14 +107,12 @@ class SettingChanges:
     def _now_frozen(self) -> frozenset[str]:
         return frozenset(w.name for w in self._scene.params.by_id.values() if not w.ref.requires_grad)
 
-    def _replaced(self, before: int, step: int) -> bool:
-        """Log the optimizers whose object is another one than before. Return True if there are any."""
-        found = False
+    def _note_replaced(self, before: int, step: int) -> None:
+        """Log the optimizers whose object is another one than before."""
         for stream in self._scene.optimizers.streams:
             old, self._opts[stream.index] = self._opts.get(stream.index), stream.opt
             if old is not None and old is not stream.opt:
-                found |= self._log(("optimizer", stream.index), None, None, before, step)
-        return found
+                self._log(("optimizer", stream.index), None, None, before, step)
 
 
 def _of_optimizer(number: int, opt: Any) -> Iterator[tuple[Key, float]]:

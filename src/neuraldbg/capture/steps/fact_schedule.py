@@ -113,8 +113,8 @@ class Learning:
         return True
 
     def summarise(self) -> None:
-        """Log the last changes of settings, ids that an embedding refused, and parameters that were unfrozen since facts were read last, and that no
-        optimizer holds.
+        """Log the last changes of settings, ids that an embedding refused, and parameters that were unfrozen since
+        facts were read last, and that no optimizer holds.
         """
         self._changes.check(self._scene.step - 1, every=1)
         if self.models.refused is not None:
