@@ -413,6 +413,7 @@ class Capture:
         with self.delivery.lock:
             self.light.drain()
             if learnt and self.pace.waiting:
+                self.learning.check(self.steps - 1)
                 facts, self.scene.facts = tuple(self.scene.facts), []
             self.pace.settle(self.layouts.latest(), self.optimizers.reading_s, facts, applied=applied)
 

@@ -17,6 +17,7 @@ class FactKey(str, Enum):
     ATTENTION = "attention"
     BATCH = "batch"
     BATCHES = "batches"
+    CHANGE = "change"
     CLIP = "clip"
     COPIES = "copies"
     CUTS = "cuts"
@@ -62,6 +63,7 @@ IDENTITY: dict[str, tuple[str, ...]] = {
     "architecture": ("model",),
     "batch": ("model",),
     "batches": ("model",),
+    "change": ("what", "stream", "name"),
     "clip": ("stream", "kind"),
     "copies": ("model",),
     "cuts": ("model",),

@@ -433,7 +433,8 @@ def told(run: RunRecord, name: str) -> dict[int, float]:
 
 
 def steps_of_facts(run: RunRecord) -> list[tuple[int, str]]:
-    measured = {"timing", "footprint", "growth"}  # of this moment, and no other
+    # Of this moment, and no other; a change of settings is seen when light steps are processed.
+    measured = {"timing", "footprint", "growth", "change"}
     return sorted((fact.step, fact.key) for fact in run.facts if fact.key not in measured)
 
 

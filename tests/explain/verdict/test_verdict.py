@@ -87,18 +87,25 @@ def test_nan_without_a_known_cause_is_failing_and_abstains():
     assert "NaN at step 30" in found.summary
 
 
-def test_a_learning_rate_that_jumped_just_before_is_told_as_a_fact_where_no_cause_is_known():
-    def summary(step, factor):
+def test_a_learning_rate_that_rose_just_before_is_the_cause_and_is_dated():
+    def found(step, factor):
         build = Build().ruin(30)
         return diagnose(build.scalar("lr", 0.1 * factor, slice(step, None)).build())
 
-    plain, found = summary(28, 1.0), summary(28, 10.0)
-    said = "; the learning rate rose from 0.1 to 1 at step 28."
-    assert said in found.summary
-    assert found.summary.replace(said, ".") == plain.summary
-    assert (found.verdict, found.hypotheses) == (plain.verdict, plain.hypotheses)
-    for other in (summary(28, 4.0), summary(5, 10.0), summary(28, 0.1), summary(40, 10.0)):
-        assert "the learning rate rose" not in other.summary
+    plain = found(28, 1.0)
+    assert all(h.confidence < 0.5 for h in plain.hypotheses)
+    late = found(28, 10.0)
+    top = late.hypotheses[0]
+    assert (top.cause, top.step) == ("lr_too_high", 28)
+    assert top.confidence > 0.5
+    assert "a learning rate of 1 with SGD, which rose from 0.1 to 1 at step 28" in late.summary
+    for other in (found(5, 10.0), found(28, 0.1), found(40, 10.0)):  # a warm-up, a fall, a rise after the end
+        assert all(h.confidence < 0.5 for h in other.hypotheses)
+    # Back at a rate with which it had trained before, as at a warm restart: told, and no cause.
+    build = Build().ruin(30).scalar("lr", 0.001, slice(20, 28))
+    again = diagnose(build.build())
+    assert all(h.confidence < 0.5 for h in again.hypotheses)
+    assert "the learning rate rose from 0.001 to 0.1 at step 28" in again.summary
 
 
 def test_a_flat_loss_without_a_cause_is_suspect():

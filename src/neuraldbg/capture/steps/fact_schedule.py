@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.capture.loop import program_facts
+from neuraldbg.capture.loop.setting_changes import EVERY, SettingChanges
 from neuraldbg.capture.loop.unfrozen import Unfrozen
 from neuraldbg.nouns import FactKey
 
@@ -21,6 +22,9 @@ _FIRST_READINGS = 3
 
 _OPTIMIZERS = 8
 """Optimizers that have readings of their own."""
+_EARLY, _RARER = 256, 1.1
+"""Steps in which facts are read often enough in any case, and the least ratio of two steps, both after an unusual
+number, whose facts are read."""
 _NEW = 64
 """Optimizers after which a new one triggers no reading: some programs make one for each step."""
 
@@ -34,6 +38,9 @@ class Learning:
         self._scene, self._log = scene, scene.log
         self._until = -1
         self._unfrozen = Unfrozen(scene.params)
+        self._changes = SettingChanges(scene)
+        self._asked_at = _EARLY
+        """The step after an unusual number whose facts were read last."""
         self._refined = 0
         self._turned_at = 0
         """The step in which a change of ``requires_grad`` was last seen."""
@@ -46,6 +53,17 @@ class Learning:
             return True
         return step - (1 << step.bit_length() - 1) < many
 
+    def ask(self, step: int) -> None:
+        """Read the facts of a step after an unusual number, but ever more rarely in a run that is often unusual."""
+        if step >= _RARER * self._asked_at:
+            self._asked_at = step
+            self._until = max(self._until, step)
+
+    def check(self, step: int, *, full: bool = False) -> None:
+        """Compare the settings at the end of a step with those before; after a change facts are read."""
+        if self._changes.check(step, every=1 if full else EVERY):
+            self._until = max(self._until, step + 1)
+
     def next_reading(self, step: int) -> int:
         """Return the next step from ``step`` on whose facts are read."""
         if self.reading(step):
@@ -54,6 +72,7 @@ class Learning:
 
     def learn(self, step: int, stepped: list[Stream], layout: Callable[[], Layout]) -> None:
         """Log new facts at the end of a step, before its rows are cleared."""
+        self.check(step, full=True)
         self._learn_passes(stepped)
         new = [stream for stream in stepped if stream.fact is not None]
         reading = self.reading(step)
@@ -94,9 +113,10 @@ class Learning:
         return True
 
     def summarise(self) -> None:
-        """Log ids that an embedding refused, and parameters that were unfrozen since facts were read last, and that no
-        optimizer holds.
+        """Log the last changes of settings, ids that an embedding refused, and parameters that were unfrozen since
+        facts were read last, and that no optimizer holds.
         """
+        self._changes.check(self._scene.step - 1, every=1)
         if self.models.refused is not None:
             self._log(FactKey.REFUSED_IDS, self.models.refused)
         if not self._unfrozen.changed() or not self.models.owner.gradients_rest():

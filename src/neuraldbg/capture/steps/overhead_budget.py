@@ -63,6 +63,12 @@ class Governor:
         self._since = 0
         """Light steps since the last full one."""
         self._usual = Usual(), Usual()
+        self._flowing = False
+        """True if the last gradient norm that was read was not zero."""
+        self._rescued = LEARNT // 2
+        """Steps so far when an unusual number was last granted full steps in spite of the debt."""
+        self.alarmed = False
+        """True from an unusual number that was granted full steps until somebody clears it."""
 
     @property
     def light_s(self) -> float:
@@ -160,11 +166,17 @@ class Governor:
     def alarm(self) -> None:
         """Read the next steps in full after an unusual number, unless that was granted too often."""
         if self._credit > -DEBT_S and (not self._allowed or self._room() > -DEBT_S):
-            self._left = max(self._left, ALARM)
+            self._left, self.alarmed = max(self._left, ALARM), True
+        elif (steps := self.full_steps + self.light_steps) >= 2 * self._rescued:
+            # In debt, too, what fails late must be read: a short burst, each time after twice as many steps.
+            self._left, self._rescued, self.alarmed = max(self._left, BURST), steps, True
 
     def watch(self, loss: float | None, norm: float | None) -> bool:
         """Check the numbers of a step. Return True if one is unusual; then the next steps are read in full."""
         odd = [usual.odd(value) for usual, value in zip(self._usual, (loss, norm), strict=True) if value is not None]
+        if norm is not None:  # gradients that are zero all at once no longer reach the weights
+            odd.append(norm == 0.0 and self._flowing)
+            self._flowing = norm != 0.0
         if any(odd):
             self.alarm()
             return True

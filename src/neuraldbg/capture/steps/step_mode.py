@@ -38,6 +38,9 @@ class Stretches:
     def full(self, step: int, *, plain: bool) -> bool:
         """Return True if a step has facts. ``plain`` is True if the program steps one optimizer, without closures."""
         governor = self.governor
+        if governor.alarmed:  # what was set and given when the number became unusual is told by the facts
+            governor.alarmed = False
+            self.learning.ask(step)
         decided = governor.decide() and not (governor.spares(step) and plain and self._can_see(step))
         return decided or self.learning.reading(step)
 

@@ -26,6 +26,14 @@ FEW = 10
 """Recorded losses below which only drastic changes count."""
 WORTH = 0.05
 """Share of the initial loss by which a loss must fall to count as learning."""
+BACK = 0.2
+"""Share of a rise that must be made good from one quarter of the losses to the last, for a loss on its way back."""
+SCATTER = 6.0
+"""Standard deviations above the level before a rise from which a loss belongs to the rise."""
+SUDDEN, SUDDEN_SHARE = 20, 0.02
+"""Losses, and share of all of them, within which half of a rise is a jump."""
+STAYS = 50
+"""Losses that a level must last to count as one that the loss stays at."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +106,38 @@ class LossSummary:
             return 0
         level = np.median(np.lib.stride_tricks.sliding_window_view(self._y, self.window), axis=1)
         return int(self.finite.steps[int(level.argmin()) + self.window - 1])
+
+    @cached_property
+    def _low(self) -> slice:
+        """The rows of the window with the lowest level and of the three before it."""
+        end = int(np.searchsorted(self.finite.steps, self.best_step)) + 1
+        return slice(max(0, end - 4 * self.window), end)
+
+    @cached_property
+    def calm(self) -> float:
+        """Standard deviation of one step's loss at the time of the lowest level, by the robust estimate above."""
+        part = self.finite.steps[self._low], self._y[self._low], self.finite.width[self._low]
+        return LossSummary(Series(*part)).noise
+
+    @cached_property
+    def left_best(self) -> bool:
+        """Return True if nearly all losses at the end lie above nearly all of those at the lowest level. A loss that
+        scatters more after a collapse than it ever rose is told by this, and not by its noise.
+        """
+        k = self.window
+        if len(self._y) < ENOUGH:
+            return False
+        low = self._y[self._low][-k:]
+        return bool(np.quantile(self._y[-k:], 0.2) > np.quantile(low, 0.8))
+
+    @cached_property
+    def comes_back(self) -> bool:
+        """Return True if a rise above the lowest level is being made good: a new task, a recovered spike."""
+        y, quarter = self._y, len(self._y) // 4
+        if not self.still_falling or quarter < 3:
+            return self.still_falling
+        drop = float(np.median(y[-2 * quarter : -quarter]) - np.median(y[-quarter:]))
+        return drop > BACK * (self.last - self.best)
 
     @cached_property
     def noise(self) -> float:
@@ -190,27 +230,64 @@ class LossSummary:
         worse = self.last > self.initial + max(5 * self.noise, factor * scale)
         # A loss that jumps about far above its start has a large noise and no level: nearly all of it is too high.
         worse |= len(y) >= FEW and float(np.quantile(y[len(y) // 2 :], 0.1)) > self.initial + scale
-        fallen = self.initial - self.best
-        relapse = (
-            len(y) >= ENOUGH
-            and fallen > max(5 * self.noise, WORTH * scale)
-            and self.last - self.best > max(5 * self.noise, 0.5 * fallen)
-            and not self.still_falling  # on its way back: a new task, a recovered spike
-        )
-        return worse or relapse
+        return worse or self.lost(0.5)
+
+    def lost(self, share: float, start: float = float("nan")) -> bool:
+        """Return True if the loss ends above its lowest level by a share of its fall, and far beyond its noise at that
+        time. ``start`` is the level from which it fell, that of the first loss if it is not given or higher.
+        """
+        begun = min(self.initial, start) if start == start else self.initial  # noqa: PLR0124 (NaN for none)
+        fallen, lost = begun - self.best, self.last - self.best
+        if len(self._y) < ENOUGH or not fallen > max(5 * self.calm, WORTH * abs(begun)):
+            return False
+        return lost > max(5 * self.calm, share * fallen) and self.left_best and not self.comes_back
 
     @property
     def diverged_from(self) -> int | None:
         """The step from which a diverged loss stays above its level; None if it did not diverge."""
-        if not self.diverged:
-            return None
-        level = (self.best + self.last) / 2 if self.best < self.initial else (self.initial + self.last) / 2
-        above = self._y > level
-        after = np.cumsum(above[::-1])[::-1] / np.arange(len(above), 0, -1)
-        # A noisy loss falls below the level at times: four fifths of all later steps above it are enough.
-        fallen = self.best < 0.95 * self.initial
-        onset = np.flatnonzero(above & (after >= 0.8) & (self.finite.steps >= (self.best_step if fallen else 0)))
-        return int(self.finite.steps[onset[0] if len(onset) else -1])
+        return self.risen_from if self.diverged else None
+
+    @cached_property
+    def risen_from(self) -> int:
+        """The first step of the rise to the level at the end."""
+        return int(self.finite.steps[self._rise[0]])
+
+    @property
+    def jumped(self) -> bool:
+        """Return True if half of the rise to the level at the end came within a few steps."""
+        first, half = self._rise
+        return half - first <= max(SUDDEN, SUDDEN_SHARE * len(self._y))
+
+    @property
+    def stays(self) -> bool:
+        """Return True if the level at the end lasted for long: for ``STAYS`` losses and a twentieth of all."""
+        return len(self._y) - self._rise[1] >= max(STAYS, len(self._y) // 20)
+
+    @cached_property
+    def _rise(self) -> tuple[int, int]:
+        """The rows at which the rise to the level at the end begins, and from which half of it is left behind."""
+        y, fallen = self._y, self.best < 0.95 * self.initial
+        best = int(np.searchsorted(self.finite.steps, self.best_step)) if fallen else 0
+        # A noisy loss falls below the level at times, and an outlier comes before the rise: four fifths of all later
+        # losses, and of the next ones, are above it.
+        above = y > ((min(self.initial, self.best)) + self.last) / 2
+        sums = np.concatenate([[0], np.cumsum(above)])
+        later = np.arange(len(y), 0, -1)
+        near = np.minimum(later, SUDDEN // 2)
+        at = np.arange(len(y))
+        lasts = (sums[-1] - sums[:-1] >= 0.8 * later) & (sums[at + near] - sums[at] >= 0.8 * near)
+        found = np.flatnonzero(above & lasts & (at >= best))
+        half = int(found[0]) if len(found) else len(y) - 1
+        # The rise itself begins where the losses leave the scatter of those shortly before.
+        end = max(best + 1, half - SUDDEN)
+        before = y[max(0, min(best - self.window, end - 3 * self.window) if fallen else 0) : end]
+        level = float(np.median(before))
+        scatter = 1.4826 * float(np.median(np.abs(before - level)))
+        since = max(best + fallen, half - SUDDEN - 3 * self.window)
+        out = y[since : half + 1] > max(level + SCATTER * scatter, float(np.quantile(before, 0.98)))
+        share = np.cumsum(out[::-1])[::-1] / np.arange(len(out), 0, -1)
+        first = np.flatnonzero(out & (share >= 0.8))
+        return (since + int(first[0]) if len(first) else half), half
 
     @property
     def early_rise(self) -> float:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from neuraldbg.explain.evidence.change_points import OUTSIDE
 from neuraldbg.explain.evidence.depth_profiles import is_norm
 from neuraldbg.explain.evidence.wording import number
 from neuraldbg.nouns.facts.optimizer_state import OptimizerStateFact
@@ -30,8 +31,6 @@ CLIMBS = 8
 CLIMBING = 0.3
 """Cosine with the gradient from which updates go along the gradient; large momentum causes that too, but not from the
 start."""
-OUTSIDE = 0.3
-"""Change of a weight between two steps, relative to its size, that no usual treatment of weights makes."""
 POOR = 0.97
 """Share of the loss of a model that only knows the class frequencies, above which nothing was learnt from inputs."""
 LONG = 100
@@ -103,19 +102,25 @@ class Shrinking:
     """Size that decay alone would have left, as a share of that at the beginning; NaN if unknown."""
 
 
-def shrinking(case: Case, *, norms: bool = False) -> list[Shrinking]:
-    """Return the effect of weight decay on each weight; empty without weight decay."""
+def shrinking(case: Case, *, norms: bool = False, since: int = 0) -> list[Shrinking]:
+    """Return the effect of weight decay on each weight, from the last reading up to a step on; empty without weight
+    decay.
+    """
     # Coupled decay in an adaptive optimizer is rescaled with the gradient, so what it alone would leave is unknown.
     decay, lr = setting(case, "weight_decay"), case.lr
     if not decay > 0 or not lr > 0:
         return []
     apart = decoupled(case)
-    rates = case.scalar("lr").finite()
+    rates = case.scalar("lr").finite().between(since, case.steps_taken)
     left = float(np.exp(-decay * np.sum(rates.values * rates.width))) if apart or not case.adaptive else float("nan")
     found = []
     for row in weight_rows(case, norms=norms):
         site = case.layout.sites[row]
         size = case.run.series(row, "rms").finite()
+        if len(size) and since:
+            size = size.between(
+                int(size.steps[max(0, np.searchsorted(size.steps, since, "right") - 1)]), case.steps_taken
+            )
         against = case.layout.rows("update" if apart else "param_grad", site.module, site.name)
         if len(size) < 2 or not size.values[0] > 0 or not against:
             continue

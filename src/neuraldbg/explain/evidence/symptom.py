@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from neuraldbg.explain.evidence.change_points import SETTLED, ChangePoint, change_points, loss_form
 from neuraldbg.explain.evidence.loss_curve import ENOUGH, FEW
 from neuraldbg.explain.evidence.record_readings import RecordReadings
 from neuraldbg.explain.evidence.wording import number, plural
@@ -19,6 +20,7 @@ from neuraldbg.nouns.facts.targets import TargetsFact
 KINDS = {
     "nonfinite": "nonfinite_loss",
     "diverged": "loss_divergence",
+    "relapsed": "loss_divergence",
     "still": "unchanged_parameters",
     "stuck": "loss_plateau",
     "slow": "loss_plateau",
@@ -27,6 +29,7 @@ KINDS = {
 NAMES = {
     "nonfinite": "NaN or infinite loss",
     "diverged": "loss divergence",
+    "relapsed": "lost progress",
     "still": "training without effect",
     "stuck": "stalled learning",
     "slow": "slow learning",
@@ -34,6 +37,8 @@ NAMES = {
 """Name of each symptom in a sentence."""
 NAMED = ("cross_entropy", "nll", "bce", "bce_with_logits", "mse")
 """Loss functions of torch whose formulas have no multiplication."""
+CLASSES = ("cross_entropy", "nll", "bce", "bce_with_logits", "kl_div", "soft_margin", "multi_margin")
+"""Kinds of loss terms that compare classes, whose level near 0 says little."""
 NEAR_GUESS = 0.95
 """Share of the loss of a constant guess above which nothing was learnt."""
 LEARNT = 0.85
@@ -45,6 +50,14 @@ WINDOW = 5
 LEARNT_ALREADY = 0.5
 """Share of the loss of a constant guess; a loss below it at the end that did not fall is that of a pretrained model."""
 
+STARVED, STARVED_SHARE = 100, 0.1
+"""Steps, and share of all, without any gradient at the end of a run, from which it no longer learns."""
+LOST_SHARE, LOST_PART = 0.5, 0.25
+"""Shares of what was learnt, against a constant guess where that is known: one that is lost breaks a training, and one
+that is lost in a jump is suspect."""
+TIMES, LOST_ORDERS = 10.0, 0.5
+"""Factor above the lowest level, and share of the orders of magnitude by which a loss had fallen, that a jump of a loss
+without classes must undo. (A cross entropy near 0 is raised as much by any augmentation or smoothing of labels.)"""
 CLEAR = 0.05
 """Share of the initial loss above which a loss that ends higher is said to have risen."""
 
@@ -54,8 +67,8 @@ class Trouble:
     """The worst symptom of a training, as a person would see it."""
 
     kind: str
-    """``nonfinite``, ``diverged``, ``still`` (no weight ever changed), ``stuck``, ``slow``, ``none``, ``unclear``,
-    ``short`` or ``unseen``."""
+    """``nonfinite``, ``diverged``, ``relapsed`` (part of what was learnt is lost), ``still`` (no weight ever changed),
+    ``stuck``, ``slow``, ``none``, ``unclear``, ``short`` or ``unseen``."""
     step: int | None = None
     phrase: str = ""
     """The symptom in words, without a full stop; empty if there is none."""
@@ -180,17 +193,75 @@ def find_trouble(run: RecordReadings) -> Trouble:
     for stream in run.run.streams:
         loss = run.loss_of(stream)
         if loss.diverged:
-            begun = number(loss.initial)
-            if loss.best < 0.95 * loss.initial:
-                begun = loss.lowest
-            said = f"{run.loss_words(stream)} rose from {begun} to {loss.ending} over {_steps(run)}"
-            if loss.peak > 10 * abs(loss.last):
-                said += f", with a peak of {number(loss.peak)}"
-            return Trouble("diverged", loss.diverged_from, said)
+            return Trouble("diverged", loss.diverged_from, _rose(run, stream))
+    kind = _collapse(run)
+    if kind:
+        return Trouble(kind, run.loss.risen_from, _rose(run, run.stream))
     if _still(run):
         steps = plural(run.run.steps or len(run.history), "step")
         return Trouble("still", int(run.history.steps[0]), f"no weight changed in {steps}")
-    return _course(run)
+    return _starved(run) or _course(run)
+
+
+def _starved(run: RecordReadings) -> Trouble | None:
+    """Return the symptom of a training that no gradient reaches any more, while its loss is not 0; None if it learns to
+    the end.
+    """
+    norms, loss = run.scalar("grad_norm").finite(), run.loss
+    flows = np.flatnonzero(norms.values != 0)
+    if not loss.alone or not len(flows) or not len(loss.finite) or not loss.last > 0:
+        return None
+    rest = len(norms) - 1 - int(flows[-1])
+    if rest < max(STARVED, STARVED_SHARE * len(norms)):
+        return None
+    # The norm is not read at every step.
+    last, step = int(norms.steps[flows[-1]]), int(norms.steps[flows[-1] + 1])
+    since = f"from step {step} on" if step == last + 1 else f"since a step between {last} and {step}"
+    said = f"no gradient has reached the weights {since}, with {run.loss_words()} at {loss.ending}"
+    return Trouble("still", step, said)
+
+
+def _rose(run: RecordReadings, stream: int) -> str:
+    """Write the whole course of a loss that rose, of which the end alone says little."""
+    loss, words = run.loss_of(stream), run.loss_words(stream)
+    peak = f", with a peak of {number(loss.peak)}" if loss.peak > 10 * abs(loss.last) else ""
+    if not loss.best < 0.95 * loss.initial or len(loss.finite) < ENOUGH:
+        begun = number(loss.initial) if not loss.best < 0.95 * loss.initial else loss.lowest
+        return f"{words} rose from {begun} to {loss.ending} over {_steps(run)}{peak}"
+    verb = "jumped" if loss.jumped else "rose"
+    stayed = " and stayed there" if loss.stays else ""
+    fell = f"{words} fell to {loss.lowest} by step {loss.best_step}"
+    return f"{fell}, then {verb} to {loss.ending} from step {loss.risen_from} on{stayed}{peak}"
+
+
+def _collapse(run: RecordReadings) -> str:
+    """Return the symptom of a main loss that lost what it had learnt, however small that is against its first value:
+    ``diverged``, ``relapsed``, or "" for none.
+    """
+    loss = run.loss
+    if not loss.alone or not len(loss.finite) or loss.finite.values.min() < 0:
+        return ""
+    guess = guessing_loss(run)
+    if guess > 0 and loss.lost(LOST_SHARE, guess):
+        return "diverged"
+    # Less than half is lost in a jump that lasts, while the loss is computed as before.
+    if not (loss.jumped and loss.stays) or _computed_anew(run, loss.risen_from):
+        return ""
+    if guess > 0 and loss.lost(LOST_PART, guess):
+        return "relapsed"
+    classes = any(term.kind in CLASSES for term in run.terms)
+    if classes or not loss.best > 0 or not loss.lost(0.0) or loss.last < TIMES * loss.best:
+        return ""
+    orders = math.log(loss.last / loss.best) / math.log(loss.initial / loss.best)
+    return "relapsed" if orders >= LOST_ORDERS else ""
+
+
+def _computed_anew(run: RecordReadings, onset: int) -> bool:
+    """Return True if the graph of the loss was another one after a step than before it."""
+    facts = run.run.versions(LossFact, stream=run.stream)
+    forms = [loss_form(fact) for step, fact in facts if step < onset][-1:]
+    forms += [loss_form(fact) for step, fact in facts if step >= onset][:1]
+    return len(set(forms)) > 1
 
 
 def _still(run: RecordReadings) -> bool:
@@ -291,6 +362,26 @@ class Symptoms(RecordReadings):
             return None
         steps = [s for s in (self.trouble.step, self.origin.step if self.origin else None) if s is not None]
         return min(steps) if steps else 0
+
+    @cached_property
+    def changes(self) -> tuple[ChangePoint, ...]:
+        """Changes of the program shortly before the onset of the worst symptom, the latest first; empty for a symptom
+        that was there from the beginning.
+        """
+        if self.onset is None or self.onset <= SETTLED:
+            return ()
+        best = self.loss.best_step
+        return change_points(self, self.onset, best if best < self.onset else 0)
+
+    def change(self, *what: str) -> ChangePoint | None:
+        """Return the latest of those changes that is of one of these kinds; None if there is none."""
+        return next((one for one in self.changes if one.what in what), None)
+
+    @cached_property
+    def rate(self) -> float:
+        """The learning rate in force at the onset of the worst symptom; without one that is late, the first rate."""
+        now = self.scalar("lr").finite().at(self.onset) if self.onset else float("nan")
+        return now if now > 0 else self.lr
 
     @cached_property
     def blind(self) -> bool:

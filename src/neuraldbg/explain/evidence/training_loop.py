@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.evidence.record_readings import ADAPTIVE
-from neuraldbg.explain.evidence.wording import number
 from neuraldbg.nouns.facts.order import OrderFact
 
 if TYPE_CHECKING:
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
 
 EARLY_LOSSES = 10
 """Number of losses after a step that are compared with the loss at that step."""
-JUMP, JUST_BEFORE, SETTLED = 5.0, 20, 10
-"""Factor of one step by which the learning rate must rise to have jumped; steps before an onset that count as shortly
-before it; first steps in which a rise is a warm-up."""
 
 LONG = 120
 """Characters from which only the first sentence of an error is written."""
@@ -37,24 +33,6 @@ def order(case: Case, stream: int) -> tuple[str, ...]:
 def rates(case: Case, stream: int | None = None) -> Series:
     """Return the learning rate of an optimizer over its steps."""
     return case.scalar("lr", stream).finite()
-
-
-def rise(case: Case, onset: int | None) -> str:
-    """Write that the learning rate jumped up shortly before the onset, empty if it did not: a fact, not a cause.
-
-    A warm-up that begins with the run does not count.
-    """
-    if onset is None:
-        return ""
-    found = rates(case, case.stream)
-    before, after = found.values[:-1], found.values[1:]
-    single = (found.width[:-1] == 1) & (found.width[1:] == 1)
-    near = (found.steps[1:] >= onset - JUST_BEFORE) & (found.steps[1:] <= onset) & (found.steps[1:] >= SETTLED)
-    at = np.flatnonzero(single & near & (before > 0) & (after > JUMP * before))
-    if not len(at):
-        return ""
-    k = int(at[-1])
-    return f"the learning rate rose from {number(before[k])} to {number(after[k])} at step {int(found.steps[k + 1])}"
 
 
 def completed(case: Case) -> bool:

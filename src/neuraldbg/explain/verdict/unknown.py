@@ -73,10 +73,12 @@ def _observations(case: Case) -> Iterator[Evidence]:
         yield Evidence(f"the first NaN or infinite value is in the {where}, at step {origin.step}", True, 3.0)
     if never := unfed_words(case):
         yield Evidence(never, True, 2.5, 0.0)
+    for change in case.changes[:3]:
+        yield Evidence(change.said, True, 3.2)
     yield from _events(case)
     # What the optimizer does is known of every run, and says least.
-    if math.isfinite(case.lr):
-        yield Evidence(f"{case.optimizer_name} has a learning rate of {number(case.lr)}", True, 0.5, case.lr)
+    if math.isfinite(case.rate):
+        yield Evidence(f"{case.optimizer_name} has a learning rate of {number(case.rate)}", True, 0.5, case.rate)
     ratio = case.typical_update_ratio
     if math.isfinite(ratio):
         yield Evidence(f"an update changes {moved(ratio)}", True, 0.4, ratio)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.explain.evidence import targets
 from neuraldbg.explain.evidence.loss_curve import FEW, WORTH
-from neuraldbg.explain.evidence.training_loop import brief, crashed, raised, rise
+from neuraldbg.explain.evidence.training_loop import brief, crashed, raised
 from neuraldbg.explain.evidence.unfed_layers import unfed_words
 from neuraldbg.explain.evidence.wording import listing, number, percent, plural
 from neuraldbg.explain.finding import Tier
@@ -35,6 +35,8 @@ PASSES = 10
 """Backward passes without an optimizer step after which the summary explains why steps may not be seen."""
 MANY = 2000
 """Steps after which a loss that has hardly fallen is no longer just slow to start."""
+CHANGES = 3
+"""Changes of the program before a failure that are told beside it where no cause is credible."""
 UNTOLD = ("label_noise", "target_misaligned")
 """Causes that look like a task whose inputs hardly predict the targets."""
 LITTLE = 0.06
@@ -216,7 +218,7 @@ def _sentence(what: str, top: Hypothesis | None, hypotheses: tuple[Hypothesis, .
 
 def _beside(case: Case) -> str:
     """Write the observations that stand out in a run without a credible cause; "" if there are none."""
-    return "; ".join(filter(None, [unfed_words(case), rise(case, case.trouble.step)]))
+    return "; ".join(filter(None, [unfed_words(case), *(change.said for change in case.changes[:CHANGES])]))
 
 
 def _capital(text: str) -> str:
@@ -229,7 +231,8 @@ def _place(hypothesis: Hypothesis) -> str:
     told = not hypothesis.layer or re.search(rf"(?<![\w.]){re.escape(hypothesis.layer)}(?![\w.])", hypothesis.sentence)
     layer = "" if told else f", {where} layer {hypothesis.layer!r}"
     step = hypothesis.step
-    when = "" if not step or f"step {step}" in hypothesis.sentence else f", since step {step}"
+    said = re.search(rf"\bstep {step}\b|between steps \d", hypothesis.sentence)
+    when = "" if not step or said else f", since step {step}"
     return layer + when
 
 

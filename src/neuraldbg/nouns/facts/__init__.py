@@ -20,6 +20,7 @@ MEMBERS: tuple[str, ...] = (
     "attention",
     "batch",
     "batches",
+    "change",
     "clip",
     "copies",
     "cuts",

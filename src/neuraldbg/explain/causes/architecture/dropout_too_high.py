@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, Cause
 from neuraldbg.explain.edits import once_made
+from neuraldbg.explain.evidence.late_changes import began, raised, weigh_change
 from neuraldbg.explain.evidence.layer_facts import dropout_rates
 from neuraldbg.explain.evidence.symptom import guessing_loss
 from neuraldbg.explain.evidence.wording import listing, literal, number, percent
@@ -48,6 +49,8 @@ POOR = 0.5
 def judge(case: Case) -> Finding | None:
     """Weigh the highest active dropout."""
     high = {path: p for path, p in dropout_rates(case).items() if p >= HIGH}
+    change = raised(case, "dropout")
+    high |= {change.name: change.after} if change is not None and change.after >= HIGH else {}
     if not high:
         return None
     worst = max(high, key=lambda path: (high[path], -case.depth(path)))
@@ -62,19 +65,25 @@ def judge(case: Case) -> Finding | None:
     kept = math.prod(1 - p for p in high.values())
     if len(high) > 1 and p < ALL:
         weigh.speaks(f"{len(high)} such layers leave {percent(kept)} of the paths", 0.7, kept, 1 - HIGH)
-    _weigh_course(case, weigh)
+    if change is not None:
+        weigh_change(case, weigh, change)
+    else:
+        _weigh_course(case, weigh)
+    since = ""
+    if change is not None:
+        since = f", which rose from {number(change.before)} to {number(change.after)} {change.when}"
     paths = list(high)[:4]
     modules = all(_is_module(case, path) for path in high)
     try_p = min(0.5, max(0.1, round(1 - p, 2)))
     return weigh.conclude(
-        f"dropout that removes {percent(p)} of the values at {listing(high)}",
+        f"dropout that removes {percent(p)} of the values at {listing(high)}{since}",
         Remedy(
             f"Drop less: p is the share that is removed, so p = {literal(try_p)} if {literal(p)} was meant to be kept.",
             code := "\n".join(_line(case, path, try_p) for path in paths),
             (once_made(code),) if modules and len(paths) == len(high) else (),
         ),
         layer=worst if worst in case.layout.by_path else None,
-        step=0,
+        step=began(case, change) if change is not None else 0,
         failure=case.trouble.name or "training without most of the values",
     )
 
@@ -124,7 +133,7 @@ CAUSE = Cause(
     module=__name__,
     title="Dropout rate too high",
     tier=Tier.SPECIFIC,
-    explains=STALL,
+    explains=STALL | {"loss_divergence"},
     judge=judge,
     page=__doc__ or "",
 )

@@ -29,6 +29,7 @@ import numpy as np
 from neuraldbg.explain.cause import BLOW_UP, UNITS, Cause
 from neuraldbg.explain.edits import before
 from neuraldbg.explain.evidence.inputs import experiments
+from neuraldbg.explain.evidence.late_changes import began, weigh_change
 from neuraldbg.explain.evidence.targets import slots, term_of
 from neuraldbg.explain.evidence.wording import literal, number, plural
 from neuraldbg.explain.finding import Tier, Weighing
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.explain.evidence.change_points import ChangePoint
     from neuraldbg.explain.finding import Finding
 
 FAR = 10.0
@@ -161,9 +163,9 @@ def judge(case: Case) -> Finding | None:
     alone = _target(case)
     if alone is not None:
         return alone
-    odd = find(case)
+    odd, change = find(case), case.change("inputs")
     if odd is None:
-        return None
+        return _from_then_on(case, change) if change is not None else None
     weigh = Weighing()
     unread = "" if odd.seen == odd.step else f"; before it, from step {odd.step} on, batches were not read"
     weigh.speaks(
@@ -204,6 +206,25 @@ def judge(case: Case) -> Finding | None:
         failure=case.trouble.name or "loss spike",
     )
     return replace(finding, title=f"{_amount(odd).capitalize()} batches unlike the others") if several else finding
+
+
+def _from_then_on(case: Case, change: ChangePoint) -> Finding:
+    """Weigh inputs that are unlike those before from a step on, and no larger: zeros, another unit, a shift."""
+    weigh = Weighing()
+    weigh_change(case, weigh, change)
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.5)
+    finding = weigh.conclude(
+        f"batches unlike those before: {change.said}",
+        Remedy(
+            "Look at the batches from that step on: another file or shard, another unit, a transform that returns "
+            "nothing.",
+            "print(x.mean(), x.std())  # before and after that step",
+        ),
+        step=began(case, change),
+        failure=case.trouble.name or "loss spike",
+    )
+    return replace(finding, title="Many batches unlike the others")
 
 
 def _remedy(case: Case, odd: Outlier, sample: OddSample | None) -> Remedy:

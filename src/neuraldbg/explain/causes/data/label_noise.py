@@ -26,8 +26,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.evidence import targets
+from neuraldbg.explain.evidence.symptom import guessing_loss
 from neuraldbg.explain.evidence.wording import number, percent
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
@@ -50,6 +53,11 @@ STEPS, LABELS = 100, 300
 """
 PER_CLASS = 12
 """Samples of each class below which a kernel regression finds nothing."""
+BEFORE, AFTER = 20, 16
+"""Steps before a jump whose losses and gradients are usual ones, and from it on within which batches must be read."""
+NEAR, LARGER = 0.9, 5.0
+"""Share of the loss of a guess from which, and up to the inverse of which, a loss is at that level; gradient norm, in
+usual ones, up to which a step is usual."""
 WIDE = 256
 """Largest number of values of a sample that are read one by one."""
 LITTLE = 0.15
@@ -70,7 +78,34 @@ def judge(case: Case) -> Finding | None:
         beside = _one_of_several(case, slot, fit)
         if beside is not None:
             return beside
-    return None
+    return _from_then_on(case)
+
+
+def _from_then_on(case: Case) -> Finding | None:
+    """Weigh a loss that jumped to that of a guess from one step to the next, and stays, with nothing changed but the
+    labels: the step before had hardly moved the weights, and inputs, settings and loss are as before.
+    """
+    onset, guess, loss = case.onset, guessing_loss(case), case.loss.finite
+    if case.trouble.kind != "diverged" or not onset or not guess > 0 or case.changes or not case.loss.stays:
+        return None
+    before, after = loss.between(onset - BEFORE, onset - 1).values, loss.between(onset, onset + AFTER).values
+    if len(before) < BEFORE // 2 or not len(after) or not float(after[0]) > float(before.max()) + guess / 2:
+        return None
+    if not NEAR * guess < case.loss.last < guess / NEAR or not case.read_within(onset, onset + AFTER):
+        return None
+    norms = case.scalar("grad_norm").finite().between(0, onset - 1).values[-BEFORE:]
+    if len(norms) < BEFORE // 2 or norms[-1] > LARGER * float(np.median(norms)):
+        return None
+    weigh = Weighing()
+    weigh.speaks(
+        f"the loss jumped from {number(float(before[-1]))} to {number(float(after[0]))} in one step, {onset}, before "
+        "which the gradient was as usual: the weights had hardly moved, and what they were given was another thing",
+        3.5, float(after[0]), float(before[-1]),
+    )  # fmt: skip
+    weigh.speaks(f"it stays at that of a guess ({number(guess)}), so that nothing is learnt from the inputs since", 1.5,
+                 case.loss.last, guess)  # fmt: skip
+    weigh.speaks("inputs, settings and the form of the loss are the same before and after", 1.0)
+    return _finish(case, weigh, case.terms[0], onset)
 
 
 def rightly(slot: TargetsFact) -> tuple[int, float, float]:
@@ -152,15 +187,17 @@ def _weigh(case: Case, slot: TargetsFact, fit: TargetFit, term: LossTerm) -> Fin
     return _finish(case, weigh, term)
 
 
-def _finish(case: Case, weigh: Weighing, term: LossTerm) -> Finding:
+def _finish(case: Case, weigh: Weighing, term: LossTerm, since: int = 0) -> Finding:
     return weigh.conclude(
-        "labels that do not depend on the inputs, or depend on them in a way that is hard to see",
+        f"labels that no longer belong to their inputs from step {since} on"
+        if since
+        else "labels that do not depend on the inputs, or depend on them in a way that is hard to see",
         Remedy(
             "Inspect some samples with their labels, and the line that pairs them.",
             "for sample, label in list(zip(x, y))[:12]:\n    print(sample, label)",
         ),
         layer=term.layer,
-        step=0,
+        step=since,
         failure=case.trouble.name or "no learning",
         equivalent=("target_misaligned",),
     )
@@ -170,7 +207,7 @@ CAUSE = Cause(
     module=__name__,
     title="Labels unrelated to the inputs",
     tier=Tier.STATISTICAL,
-    explains=STALL | UNITS,
+    explains=STALL | UNITS | {"loss_divergence", "loss_spike"},
     judge=judge,
     page=__doc__ or "",
     place="loss",

@@ -27,12 +27,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
+from neuraldbg.explain.evidence.late_changes import began, weigh_change
 from neuraldbg.explain.evidence.wording import literal, number
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.explain.evidence.change_points import ChangePoint
     from neuraldbg.explain.finding import Finding
     from neuraldbg.nouns.facts.loss import LossTerm
 
@@ -50,7 +52,10 @@ OFFSET = 10.0
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the scale of the targets of each regression loss."""
+    """Weigh targets that came in other units from a step on, then the scale of the targets of each regression loss."""
+    change = case.change("targets")
+    if change is not None and len(case.terms) == 1 and case.terms[0].kind in REGRESSION:
+        return _late(case, case.terms[0], change)
     for term in case.terms:
         target = term.target
         if term.kind not in REGRESSION or target is None or target.mean is None or target.std is None:
@@ -59,6 +64,23 @@ def judge(case: Case) -> Finding | None:
         if found is not None:
             return found
     return None
+
+
+def _late(case: Case, term: LossTerm, change: ChangePoint) -> Finding:
+    weigh = Weighing()
+    weigh_change(case, weigh, change)
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.5)
+    return weigh.conclude(
+        f"targets that are unlike those before: {change.said}",
+        Remedy(
+            "Bring all targets into one unit before the training, with the statistics of the first ones.",
+            "print(y.mean(), y.std())  # before and after that step",
+        ),
+        layer=term.layer,
+        step=began(case, change),
+        failure=case.trouble.name or "badly scaled targets",
+    )
 
 
 def _weigh(case: Case, term: LossTerm, mean: float, std: float) -> Finding | None:

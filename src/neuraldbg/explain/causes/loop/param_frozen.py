@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.edits import once_made
 from neuraldbg.explain.evidence.depth_profiles import is_norm
+from neuraldbg.explain.evidence.late_changes import began, weigh_change
 from neuraldbg.explain.evidence.record_readings import owner
 from neuraldbg.explain.evidence.wording import listing, percent, verb
 from neuraldbg.explain.finding import Tier, Weighing
@@ -33,6 +34,7 @@ from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.explain.evidence.change_points import ChangePoint
     from neuraldbg.explain.finding import Finding
 
 MEANT = re.compile(
@@ -49,7 +51,9 @@ PARTS = 2
 
 def judge(case: Case) -> Finding | None:
     """Weigh frozen layers by their position, their share of the parameters and their names."""
-    names = [n for n in case.standing("frozen") if not _norm(case, n)]
+    change = case.change("trainable")
+    late = change.names if change is not None and change.after < change.before else ()
+    names = [n for n in dict.fromkeys([*case.standing("frozen"), *late]) if not _norm(case, n)]
     names = [n for n in names if not _whole_model(case, n, names)]
     if not names:
         return None
@@ -57,13 +61,15 @@ def judge(case: Case) -> Finding | None:
     holders = [layer for layer in case.ordered if layer.params and not is_norm(layer)]
     trained = [case.depth(layer.path) for layer in holders if layer.path not in frozen]
     if not trained:
-        return _nothing_trains(names)
+        return _nothing_trains(case, names, change if late else None)
     # People freeze the first part of a network on purpose, hardly its middle or its end.
     depths = [case.depth(path) for path in frozen]
     last = min(depths) > max(trained)
     weigh = Weighing()
     state = verb(names, "has requires_grad=False and is", "have requires_grad=False and are")
     weigh.speaks(f"{listing(names)} {state} used in the forward pass", 1.5, len(names), 0)
+    if late and change is not None:
+        weigh_change(case, weigh, change)
     if max(depths) < min(trained):
         weigh.against("only the first part of the network is frozen, as with a pretrained backbone", 3.5)
     elif last:
@@ -90,15 +96,16 @@ def judge(case: Case) -> Finding | None:
     layers = sorted(frozen, key=case.depth)
     thaw = "\n".join(f"model.get_submodule({path!r}).requires_grad_(True)" for path in layers)
     return weigh.conclude(
-        f"{verb(layers, 'a frozen layer', 'frozen layers')} among trained ones: {listing(layers)}",
+        f"{verb(layers, 'a frozen layer', 'frozen layers')} among trained ones: {listing(layers)}"
+        + (f", frozen {change.when}" if late and change is not None else ""),
         Remedy(
             "Unfreeze the layer before the optimizer is built; if it should be frozen, ignore this.",
             thaw,
             (once_made(thaw),),
         ),
         layer=owner(names[0]),
-        step=0,
-        failure="untrained layer",
+        step=began(case, change) if late and change is not None else 0,
+        failure=case.trouble.name if late and case.trouble.any else "untrained layer",
     )
 
 
@@ -116,16 +123,21 @@ def _adapted(case: Case, frozen: set[str]) -> bool:
     return adapted >= PARTS and adapted * 2 >= len(frozen)
 
 
-def _nothing_trains(names: list[str]) -> Finding:
-    weigh = Weighing()
-    weigh.speaks(f"all {len(names)} parameters of the model are frozen, and the optimizer steps", 6.0, len(names), 0)
+def _nothing_trains(case: Case, names: list[str], change: ChangePoint | None) -> Finding:
+    weigh, every = Weighing(), len(names) >= len(case.param_names)
+    state = "all" if every else f"{len(names)} of the {len(case.param_names)}"
+    weigh.speaks(f"{state} parameters of the model are frozen, and the optimizer steps", 6.0, len(names), 0)
+    if change is not None:
+        weigh_change(case, weigh, change)
+    when = f" since a change {change.when}" if change is not None else ""
+    rest = "the optimizer has nothing that it could change" if every else "no layer is left that could be trained"
     return weigh.conclude(
-        "parameters that are all frozen: the optimizer has nothing that it could change",
+        f"parameters that are {'all ' * every}frozen{when}: {rest}",
         Remedy(
             "Unfreeze what should be trained.", "model.requires_grad_(True)", (once_made("model.requires_grad_(True)"),)
         ),
-        step=0,
-        failure="training without effect",
+        step=began(case, change) if change is not None else 0,
+        failure=case.trouble.name if change is not None and case.trouble.any else "training without effect",
     )
 
 
@@ -170,7 +182,7 @@ CAUSE = Cause(
     module=__name__,
     title="Layer frozen that should train",
     tier=Tier.CERTAIN,
-    explains=STALL | UNITS,
+    explains=STALL | UNITS | {"loss_divergence"},
     judge=judge,
     place="layer",
     page=__doc__ or "",

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
 from neuraldbg.explain.edits import arguments, before
 from neuraldbg.explain.evidence import targets
+from neuraldbg.explain.evidence.late_changes import began, weigh_change
 from neuraldbg.explain.evidence.symptom import guessing_loss
 from neuraldbg.explain.evidence.wording import literal, number
 from neuraldbg.explain.finding import Tier, Weighing
@@ -36,6 +37,7 @@ from neuraldbg.nouns.facts.loss import LossFact, LossTerm
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.explain.evidence.change_points import ChangePoint
     from neuraldbg.explain.finding import Finding
 
 WORSE = 1.5
@@ -82,9 +84,36 @@ def _only_term(case: Case) -> Finding | None:
     # A term that is minimised in some readings, as where steps alternate, is negated on purpose.
     signs = {t.sign for _, t in targets.readings(case)}
     maximised = any(slot.maximised for slot in slots)
+    change = case.change("sign", "maximize")
+    if change is not None and _turned(case, change):
+        return _late(case, term, change)
     if signs != ({1} if maximised else {-1}):
         return None
     return _weigh(case, term, maximised)
+
+
+def _turned(case: Case, change: ChangePoint) -> bool:
+    """Return True if the misfit was minimised in all readings before a change, and maximised in all from it on."""
+    if change.what == "maximize":
+        return change.after > change.before
+    signs = [(step, t.sign) for step, t in targets.readings(case)]
+    return all(sign == (1 if step <= change.since else -1) for step, sign in signs)
+
+
+def _late(case: Case, term: LossTerm, change: ChangePoint) -> Finding:
+    """Weigh a sign that turned round during a training that went well."""
+    weigh = Weighing()
+    weigh_change(case, weigh, change, 5.0)
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.5)
+    by = " by the optimizer" if change.what == "maximize" else ""
+    return weigh.conclude(
+        f"a loss ({term.kind}) that is maximised{by}: {change.said}",
+        Remedy("Minimise the loss all the time: look for what turns its sign round.", "loss = abs(weight) * loss"),
+        layer=term.layer,
+        step=began(case, change),
+        failure="growing misfit",
+    )
 
 
 def _weigh(case: Case, term: LossTerm, maximised: bool) -> Finding | None:

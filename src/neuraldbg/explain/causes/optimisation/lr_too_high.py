@@ -14,7 +14,8 @@ Evidence
     with the one before them. "Lower the learning rate" softens nearly every failure, so this cause is only named
     when no more specific one (gradients never cleared, a summed loss, inputs or targets of wrong scale, a bad
     batch, an unstable operation) explains the run. A network can also lose all it had learnt in a few steps and stay
-    at the level of guessing: then the largest updates of the run stand at that place.
+    at the level of guessing: then the largest updates of the run stand at that place. Where the rate itself rose
+    shortly before, by hand or by a schedule, that step is named, and the rate in force there is judged.
 
 What to do
     Divide the learning rate by ten, or so that the update ratio is about 1e-3; warm up; clip the gradient
@@ -31,6 +32,7 @@ import numpy as np
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
 from neuraldbg.explain.edits import arguments
 from neuraldbg.explain.evidence import targets
+from neuraldbg.explain.evidence.late_changes import LATE, began, raised, weigh_change
 from neuraldbg.explain.evidence.optimizer_steps import climbs, weigh_blind
 from neuraldbg.explain.evidence.record_readings import LR_MAX, LR_USUAL
 from neuraldbg.explain.evidence.simpler_causes import simpler_reasons
@@ -39,9 +41,11 @@ from neuraldbg.explain.evidence.wording import literal, moved, number, plural, r
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.loss_branches import LossBranchesFact
+from neuraldbg.nouns.facts.schedule import ScheduleFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.explain.evidence.change_points import ChangePoint
     from neuraldbg.explain.evidence.symptom import Relapse
     from neuraldbg.explain.finding import Finding
 
@@ -56,6 +60,11 @@ SCATTER = 3.0
 DEAD = 1e-6
 """Update ratio below which a network does not move; 1e-3 is healthy."""
 FEW = 10
+NEW, FAR_UP = 1.2, 3.0
+"""Ratio to the largest learning rate before from which one is new to the training, and to the one just before from
+which it is far higher."""
+AFTER = 50
+"""Steps after the onset within which the updates at a raised learning rate are read."""
 BEFORE, LARGER = 30, 3.0
 """Steps before a relapse in which its cause, a large update, must lie, and the size of that in median updates."""
 RISE = 1.5
@@ -64,15 +73,16 @@ RISE = 1.5
 
 def judge(case: Case) -> Finding | None:
     """Weigh the size of the updates and their effect on the loss."""
-    ratio, lr = case.early_update_ratio, case.lr
-    late = case.scalar("update_ratio").finite().values
-    ratio = max(ratio, float(late.max())) if len(late) and late.max() > 10 * HIGH else ratio
+    change, lr = _raised(case), case.rate
+    ratio = _ratio(case, change)
     largest, usual = LR_MAX[case.lr_class], LR_USUAL[case.lr_class]
     # Updates along the gradient are another fault, whatever their size.
     back = _destroyed(case)
-    if (not ratio > USUAL and not lr > largest and back is None) or climbs(case):
+    if (not ratio > USUAL and not lr > largest and back is None and change is None) or climbs(case):
         return None
     weigh = Weighing()
+    if change is not None:
+        weigh_change(case, weigh, change, LATE if change.after >= FAR_UP * change.before else LATE / 2)
     if back is not None:
         weigh.speaks(
             f"the loss had come down to {number(back.low)}, went back to that of guessing at step {back.step}, with "
@@ -85,9 +95,9 @@ def judge(case: Case) -> Finding | None:
             f"a learning rate of {number(lr)} is beyond what is in common use with {case.optimizer_name} "
             f"(at most {number(largest)})", min(1.0 + math.log10(lr / largest), 2.0), lr, largest,
         )  # fmt: skip
-    elif 0 < lr <= usual:
+    elif 0 < lr <= usual and change is None:
         weigh.against(f"a learning rate of {number(lr)} is usual with {case.optimizer_name}", 1.5, lr, usual)
-    _weigh_course(case, weigh, calm=back is None)
+    _weigh_course(case, weigh, calm=back is None, same=change is None)
     # A rate beyond common use needs no other reason.
     if lr <= largest:
         for statement, value in simpler_reasons(case)[:2]:
@@ -96,14 +106,52 @@ def judge(case: Case) -> Finding | None:
     over = updates.steps[updates.values > HIGH]
     size = f"updates as large as {moved(ratio)}" if ratio > USUAL else ""
     rate = f"a learning rate of {number(lr)} with {case.optimizer_name}"
+    if change is not None:
+        rate += f", which {change.words.removeprefix('the learning rate ')} {change.when}"
     if not lr > 0:  # an update that the program writes itself
         rate = "a learning rate that is too high"
     return weigh.conclude(
-        f"{rate}, which makes {size}" if size else rate,
-        _remedy(case, case.first_update_ratio if case.first_update_ratio > USUAL else ratio),
-        step=int(over[0]) if len(over) else 0,
+        f"{rate}{',' if change is None else ' and'} {'which ' * (change is None)}makes {size}" if size else rate,
+        _remedy(case, case.first_update_ratio if case.first_update_ratio > USUAL else ratio)
+        if change is None
+        else _undo(case, change),
+        step=began(case, change) if change is not None else int(over[0]) if len(over) else 0,
         failure=case.trouble.name or "unstable training",
-        tier=Tier.SPECIFIC if lr > 10 * largest else None,
+        tier=Tier.CERTAIN if change is not None else Tier.SPECIFIC if lr > 10 * largest else None,
+    )
+
+
+def _raised(case: Case) -> ChangePoint | None:
+    """Return the rise of the learning rate before the onset; None if it rose to what had been well before, as at a warm
+    restart.
+    """
+    change = raised(case, "lr")
+    if change is None:
+        return None
+    before = case.scalar("lr").finite().between(0, change.since).values
+    return change if change.after > NEW * float(before.max()) else None
+
+
+def _ratio(case: Case, change: ChangePoint | None) -> float:
+    """Return the largest update of the first steps or, if it is far too large, of all; after a change that of the steps
+    behind it, NaN if none was read.
+    """
+    updates = case.scalar("update_ratio").finite()
+    if change is not None:
+        values = updates.between(change.until, max(case.onset or 0, change.until) + AFTER).values
+        return float(values.max()) if len(values) else float("nan")
+    late = updates.values
+    ratio = case.early_update_ratio
+    return max(ratio, float(late.max())) if len(late) and late.max() > 10 * HIGH else ratio
+
+
+def _undo(case: Case, change: ChangePoint) -> Remedy:
+    """Return the remedy for a rate that was raised during the training: the one with which the loss fell."""
+    schedule = next((one.type for one in case.run.known_each(ScheduleFact) if one.steps), "")
+    who = f"Let {schedule} stay at" if schedule else "Leave the learning rate at"
+    return Remedy(
+        f"{who} {number(change.before)} or below, with which the loss fell; a higher one needs a slow rise.",
+        f"for group in optimizer.param_groups:\n    group['lr'] = {literal(change.before)}",
     )
 
 
@@ -131,13 +179,13 @@ def _destroyed(case: Case) -> Relapse | None:
     return back if len(near) and len(earlier) and near.max() > LARGER * float(np.median(earlier)) else None
 
 
-def _weigh_course(case: Case, weigh: Weighing, *, calm: bool) -> None:
+def _weigh_course(case: Case, weigh: Weighing, *, calm: bool, same: bool) -> None:
     loss, trouble = case.loss, case.trouble
     if not trouble.any and calm:
         weigh.against("the training is not in trouble", 3.0 if case.learned else 2.0)
     elif trouble.any:
         weigh.speaks(trouble.phrase, 1.0)
-        if not trouble.broke and not loss.rose:
+        if not trouble.broke and not loss.rose and same:
             weigh.against("the loss never rose above its first value, as it does when steps overshoot", 3.0,
                           loss.peak, loss.initial)  # fmt: skip
             if trouble.kind == "slow":
@@ -153,15 +201,15 @@ def _weigh_course(case: Case, weigh: Weighing, *, calm: bool) -> None:
             loss.early_rise,
             RISE,
         )
-    elif trouble.broke and case.onset is not None and case.onset > 20 and loss.gain > 0.05:
+    elif trouble.broke and case.onset is not None and case.onset > 20 and loss.gain > 0.05 and same:
         long = min(1.0 + 2 * math.log10(case.onset / 20), 3.0)
         weigh.against(f"the loss fell until step {case.onset} with the same learning rate", long, case.onset)
     if trouble.broke and case.onset is not None:
         _weigh_before(case, weigh, case.onset)
-        if not loss.early_rise > RISE and case.onset > 0:
+        if same and not loss.early_rise > RISE and case.onset > 0:
             weigh_blind(case, weigh)
     origin = case.origin
-    if origin is not None and not loss.early_rise > RISE and origin.step > 0:
+    if origin is not None and same and not loss.early_rise > RISE and origin.step > 0:
         before = case.scalar("update_ratio").finite().between(0, origin.step - 1).values
         if len(before) and before.max() < HIGH:
             weigh.against("the first NaN came without large updates before it", 2.5, float(before.max()), HIGH)

@@ -26,6 +26,7 @@ import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
 from neuraldbg.explain.edits import arguments
+from neuraldbg.explain.evidence.late_changes import began, raised, weigh_change
 from neuraldbg.explain.evidence.optimizer_steps import betas, climbs, momentum, setting, uphill, weight_rows
 from neuraldbg.explain.evidence.record_readings import LR_MAX, LR_USUAL
 from neuraldbg.explain.evidence.wording import literal, number, percent, rounded
@@ -59,7 +60,9 @@ def judge(case: Case) -> Finding | None:
         return None
     if climbs(case):
         return None  # from the first step on: a wrong sign, not momentum
-    weigh = Weighing()
+    weigh, change = Weighing(), raised(case, "momentum", "beta1")
+    if change is not None:
+        weigh_change(case, weigh, change)
     plain = setting(case, "momentum") > 0
     if heavy >= 1:
         weigh.speaks(f"a momentum of {number(heavy)} never forgets a gradient: each acts for ever", 5.0, heavy, 1.0)
@@ -84,16 +87,18 @@ def judge(case: Case) -> Finding | None:
     name = f"momentum={literal(heavy)}" if plain else f"beta1={literal(heavy)}"
     setting_ = "momentum=0.9" if plain else f"betas=(0.9, {literal((betas(case) or (0.9, 0.999))[1])})"
     lr = rounded(case.lr * min(1.0, max(0.1, (1 - heavy) / 0.1 if target else 1.0))) if case.lr > 0 else "0.01"
+    since = f" ({change.words.removeprefix('the ')} {change.when})" if change is not None else ""
     return weigh.conclude(
-        f"a momentum that is too high: {name} with {case.optimizer_name}, so that old gradients carry the weights "
-        "past the minimum",
+        f"a momentum that is too high: {name} with {case.optimizer_name}{since}, so that old gradients carry the "
+        "weights past the minimum",
         Remedy(
             f"Lower {'momentum' if plain else 'the first beta'} from {number(heavy)} to 0.9.",
             f"optimizer = torch.optim.{case.optimizer_name}(model.parameters(), lr={lr}, {setting_})",
             (arguments(f"lr={lr}, {setting_}"),),
         ),
-        step=0,
+        step=began(case, change) if change is not None else 0,
         failure=case.trouble.name or "oscillation",
+        tier=Tier.CERTAIN if change is not None else None,
         equivalent=("lr_too_high",) if heavy < 1 and not share > UPHILL else (),
     )
 

@@ -26,6 +26,7 @@ import numpy as np
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.edits import arguments
+from neuraldbg.explain.evidence.late_changes import began, raised, weigh_change
 from neuraldbg.explain.evidence.optimizer_steps import POOR, decoupled, poor, setting, shrinking, weigh_trouble
 from neuraldbg.explain.evidence.wording import literal, number, percent, rounded
 from neuraldbg.explain.finding import Tier, Weighing
@@ -47,18 +48,21 @@ USUAL = {True: 0.1, False: 1e-3}
 
 def judge(case: Case) -> Finding | None:
     """Weigh the decay's step against the gradient's, and the size that the weights kept."""
-    found = shrinking(case)
+    change = raised(case, "weight_decay")
+    found = shrinking(case, since=change.since if change is not None else 0)
     if not found:
         return None
-    decay, lr, apart = setting(case, "weight_decay"), case.lr, decoupled(case)
+    decay, lr, apart = setting(case, "weight_decay"), case.rate, decoupled(case)
     strength, kept = (float(np.median([getattr(s, key) for s in found])) for key in ("strength", "kept"))
     alone = float(np.median([s.predicted for s in found]))
     strong = (strength > WEAK and kept < 0.9) or (kept < 0.1 and alone < 0.1)  # the schedule may end without any step
     # lr * decay above 2 multiplies each weight by less than -1 in a step: it grows and changes sign.
     flips = (apart or not case.adaptive) and lr * decay > 2
-    if (case.learned and not poor(case) > POOR) or (not flips and not strong):
+    if change is None and ((case.learned and not poor(case) > POOR) or (not flips and not strong)):
         return None
     weigh = Weighing()
+    if change is not None:
+        weigh_change(case, weigh, change)
     _weigh_size(weigh, found, strength, kept)
     if flips:
         weigh.speaks(
@@ -71,16 +75,18 @@ def judge(case: Case) -> Finding | None:
     else:
         weigh_trouble(case, weigh)
     value = rounded(min(0.01 if apart else 1e-4, decay / 100))
+    since = f" ({change.words.removeprefix('the ')} {change.when})" if change is not None else ""
     return weigh.conclude(
         f"a weight decay that is too high: {number(decay)} with {case.optimizer_name}, which has shrunk the weights to "
-        f"{percent(kept)} of their first size",
+        f"{percent(kept)} of their {'first ' * (change is None)}size{since}",
         Remedy(
             f"Lower weight_decay from {number(decay)} to about {value}.",
             f"optimizer = torch.optim.{case.optimizer_name}(model.parameters(), "
             f"lr={literal(lr)}, weight_decay={value})",
             (arguments(f"weight_decay={value}"),),
         ),
-        step=0,
+        step=began(case, change) if change is not None else 0,
+        tier=Tier.CERTAIN if change is not None else None,
         failure=case.trouble.name or "shrinking weights",
         equivalent=("decay_on_norms",) if case.decayed_norms and strength < STRONG else (),
     )

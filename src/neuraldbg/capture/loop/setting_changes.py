@@ -1,0 +1,130 @@
+"""Settings of optimizers and models that the program changes while it trains, each logged as a CHANGE fact.
+
+The learning rate is a scalar of every step and is not read here. All other settings are compared every few steps, so
+that a change is dated to an interval of that length and light steps pay next to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from torch import nn
+
+from neuraldbg.capture.guest.module_tree import groups, training
+from neuraldbg.capture.guest.program_objects import attribute, is_a, item
+from neuraldbg.nouns import FactKey
+
+if TYPE_CHECKING:
+    import weakref
+    from collections.abc import Iterator
+
+    from neuraldbg.capture.loop.reader_context import Scene
+
+EVERY = 32
+"""Steps between two readings of the settings at least."""
+_NAMES = ("momentum", "weight_decay", "dampening", "maximize")
+_MOST = 16
+"""Changes of one setting that are logged: a program may change it for ever, as one that trains parts by turns."""
+_PLAIN = (float, int, bool)
+"""Types of settings that are compared: to fetch a number from a device would wait for it."""
+_DROPOUT = nn.modules.dropout._DropoutNd  # noqa: SLF001
+
+Key: TypeAlias = "tuple[str, int | str]"
+"""Name of a setting, with the number of its optimizer or the name of its model or layer."""
+
+
+class SettingChanges:
+    """Compares the settings of all optimizers and models with those of a few steps before."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._known: dict[Key, float] = {}
+        self._frozen: frozenset[str] = frozenset()
+        self._opts: dict[int, weakref.ref[Any]] = {}
+        """Weak reference to the object of each optimizer by its number."""
+        self._at = -1
+        """Step of the last reading."""
+        self._moving: dict[Key, tuple[float, int, int]] = {}
+        """Value and step before a change that may go on, as along a schedule, and its number of readings."""
+        self._logged: dict[Key, int] = {}
+
+    def check(self, step: int, *, every: int = EVERY) -> bool:
+        """Compare the settings at the end of a step, if ``every`` steps have passed. Return True if one changed, for
+        which facts are to be read; those of a new optimizer are read in any case.
+        """
+        if self._at >= 0 and step < self._at + every:
+            return False
+        now, before, known = dict(self._settings()), self._at, self._known
+        self._known, self._at = now, step
+        if before < 0:
+            self._frozen = self._now_frozen()
+        self._note_replaced(before, step)
+        changed = False
+        if before < 0 or (now == known and not self._moving):
+            return changed
+        for key, value in now.items():
+            old = known.get(key, value)
+            moving, begun = self._moving.get(key), value != old
+            if begun:
+                start, since, readings = moving or (old, before, 0)
+                self._moving[key] = start, since, readings + 1
+                changed |= moving is None and self._log(key, start, value, since, step)
+            elif moving is not None:
+                start, since, readings = self._moving.pop(key)
+                # Where a schedule has come to rest, all of its way is one change.
+                changed |= readings > 1 and self._log(key, start, value, since, before)
+        return changed
+
+    def _settings(self) -> Iterator[tuple[Key, float]]:
+        scene = self._scene
+        for stream in scene.optimizers.streams:
+            yield from _of_optimizer(stream.index, stream.opt())
+        for model in scene.models.found:
+            if model.gone:
+                continue
+            yield ("training", model.name), float(training(model.root))
+            for path, layer in model.mode_layers.items():
+                yield ("training", path), float(training(layer))
+                p = attribute(layer, "p") if is_a(layer, _DROPOUT) else None
+                if type(p) in _PLAIN:
+                    yield ("dropout", path), float(p)
+        if scene.params.by_id:
+            yield ("trainable", ""), float(sum(w.ref.requires_grad for w in scene.params.by_id.values()))
+
+    def _log(self, key: Key, before: float | None, after: float | None, since: int, until: int) -> bool:
+        times = self._logged[key] = self._logged.get(key, 0) + 1
+        if times > _MOST:
+            return False
+        (what, of), names = key, []
+        if what == "trainable":
+            frozen, self._frozen = self._frozen, self._now_frozen()
+            names = sorted(frozen ^ self._frozen)[:_MOST]
+        value: dict[str, Any] = {"what": what, "before": before, "after": after, "since": since, "until": until}
+        value |= {"stream": of, "name": ""} if isinstance(of, int) else {"stream": None, "name": of}
+        self._scene.log(FactKey.CHANGE, {**value, "names": names})
+        return True
+
+    def _now_frozen(self) -> frozenset[str]:
+        return frozenset(w.name for w in self._scene.params.by_id.values() if not w.ref.requires_grad)
+
+    def _note_replaced(self, before: int, step: int) -> None:
+        """Log the optimizers whose object is another one than before."""
+        for stream in self._scene.optimizers.streams:
+            old, self._opts[stream.index] = self._opts.get(stream.index), stream.opt
+            if old is not None and old is not stream.opt:
+                self._log(("optimizer", stream.index), None, None, before, step)
+
+
+def _of_optimizer(number: int, opt: Any) -> Iterator[tuple[Key, float]]:
+    """Yield the largest value of each setting over the parameter groups."""
+    found: dict[str, float] = {}
+    for group in groups(opt) if opt is not None else ():
+        given = [(name, item(group, name)) for name in _NAMES]
+        betas = item(group, "betas")
+        if type(betas) in (tuple, list):
+            given += zip(("beta1", "beta2"), betas, strict=False)
+        for name, value in given:
+            if type(value) in _PLAIN:
+                found[name] = max(found.get(name, float(value)), float(value))
+    for name, value in found.items():
+        yield (name, number), value
