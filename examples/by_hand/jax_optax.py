@@ -49,15 +49,14 @@ def main(*, sound: bool) -> None:
         for step in range(STEPS):
             batch = jax.random.randint(jax.random.key(step), (BATCH_SIZE,), 0, len(images))
             x, y = images[batch], labels[batch]
-            before = parameters
             parameters, state, loss, gradients = train_step(parameters, state, x, y)
             session.record_step(
                 step,
                 loss=loss,
                 learning_rate=learning_rate,
                 gradients=gradients,
-                parameters=before,
-                accuracy=jnp.mean(outputs_of(before, x).argmax(axis=1) == y),
+                parameters=parameters,
+                accuracy=jnp.mean(outputs_of(parameters, x).argmax(axis=1) == y),
             )
 
     print(session.stop().summary())
@@ -73,7 +72,8 @@ def outputs_of(parameters: Parameters, x: jax.Array) -> jax.Array:
 
 def loss_of(parameters: Parameters, x: jax.Array, y: jax.Array) -> jax.Array:
     """Return the mean cross entropy of a batch."""
-    return optax.softmax_cross_entropy_with_integer_labels(outputs_of(parameters, x), y).mean()
+    losses: jax.Array = optax.softmax_cross_entropy_with_integer_labels(outputs_of(parameters, x), y)
+    return losses.mean()
 
 
 if __name__ == "__main__":

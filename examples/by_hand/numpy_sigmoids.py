@@ -36,6 +36,9 @@ def main(*, sound: bool) -> None:
         for step in range(STEPS):
             batch = draw.integers(len(images), size=BATCH_SIZE)
             loss, gradients, outputs = loss_and_gradients(parameters, images[batch], labels[batch], sound=sound)
+            for layer, of in gradients.items():
+                for name, gradient in of.items():
+                    parameters[layer][name] -= LEARNING_RATE * gradient
             session.record_step(
                 step,
                 loss=loss,
@@ -45,9 +48,6 @@ def main(*, sound: bool) -> None:
                 activations=outputs,
                 accuracy=np.mean(outputs["dense9"].argmax(axis=1) == labels[batch]),
             )
-            for layer, of in gradients.items():
-                for name, gradient in of.items():
-                    parameters[layer][name] -= LEARNING_RATE * gradient
 
     print(session.stop().summary())
 

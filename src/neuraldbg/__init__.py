@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from neuraldbg.show.static.visualizer import DebugVisualizer, VisualizationConfig
     from neuraldbg.show.terminal.visualizer import TerminalVisualizer
     from neuraldbg.toolbox.debug_config import DebugConfig
+    from neuraldbg.toolbox.debug_session import DebugSession, debug_session
+    from neuraldbg.toolbox.model_diagnostics import ModelArchitectureInfo, ModelPerformanceMetrics
+    from neuraldbg.toolbox.session_report import DebugReport
 
 _HOME = {
     "Alert": "neuraldbg.nouns.alert",

@@ -103,7 +103,7 @@ def test_threads_record_into_one_session():
 
 
 def test_a_torch_training_by_hand_has_the_numbers_of_an_automatic_session():
-    def trained(before_step=None):
+    def trained(record=None):
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -113,9 +113,9 @@ def test_a_torch_training_by_hand_has_the_numbers_of_an_automatic_session():
             optimizer.zero_grad()
             loss = nn.functional.cross_entropy(model(x), x[:, :3].argmax(dim=1))
             loss.backward()
-            if before_step is not None:
-                before_step(step, model, loss)
             optimizer.step()
+            if record is not None:
+                record(step, model, loss)
 
     with debug_session() as session:
 
@@ -136,12 +136,14 @@ def test_a_torch_training_by_hand_has_the_numbers_of_an_automatic_session():
             live_row = live.layout.rows(kind, site.module, site.name)[0]
             for stat in ("rms", "mean", "max", "zeros", "total"):
                 ours, theirs = (run.series(row, stat).values for run, row in ((mine, mine_row), (live, live_row)))
-                # A live session reads weights after the step, by hand they are those before it.
-                pair = (ours[1:], theirs[:-1]) if kind == "param" else (ours, theirs)
+                # A live session reads weights before the step, by hand they are those after it.
+                pair = (ours[:-1], theirs[1:]) if kind == "param" else (ours, theirs)
                 assert np.allclose(*pair, rtol=2e-5, atol=1e-7), (site.label, stat)
     assert [layer.type for layer in mine.layout.layers] == ["Linear", "Linear"]
-    ours, theirs = mine.scalar("update_ratio").values, live.scalar("update_ratio").values
-    assert np.allclose(ours, theirs[:-1], rtol=1e-4)
+    for site in (s for s in live.layout.sites if s.kind == "update" and s.name == "weight"):
+        rows = [run.layout.rows("update", site.module, site.name)[0] for run in (mine, live)]
+        ours, theirs = (run.series(row, "rms").values for run, row in zip((mine, live), rows, strict=True))
+        assert np.allclose(ours, theirs[1:], rtol=1e-3), "there is no update before the second step that is recorded"
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])
@@ -221,11 +223,13 @@ def test_the_run_is_one_like_any_other(tmp_path, capsys):
     assert saved.diagnose() == session.diagnose()
     assert saved.diagnose().verdict == "failing"
     assert main(["explain", folder]) == 0
+    capsys.readouterr()
+    assert main(["explain", "-v", folder]) == 0
     assert "recorded by hand" in capsys.readouterr().out
     for line in (
         ["report", folder, "-o", str(tmp_path / "report.html")],
         ["plot", folder, "-o", str(tmp_path / "run.png")],
-        ["export", folder, str(tmp_path / "tables"), "--format", "csv"],
+        ["export", folder, "-o", str(tmp_path / "tables"), "--format", "csv"],
         ["compare", folder, folder],
         ["profile", folder],
     ):

@@ -300,8 +300,8 @@ class DebugSession(Questions, Shown):
         """Record a whole step of a loop of one's own; the step is over then.
 
         ``gradients``, ``parameters`` and ``activations`` are arrays by name, nested as they are: dictionaries, lists,
-        tuples, dataclasses (``{"dense1": {"kernel": ..., "bias": ...}}``). Of parameters the update since the step
-        before is recorded, too. ``metrics``, and all further arguments, are numbers by name. ``step`` is counted over
+        tuples, dataclasses (``{"dense1": {"kernel": ..., "bias": ...}}``). Record a step when its update is
+        done: of parameters the change since the step before is recorded, too. ``metrics``, and all further arguments, are numbers by name. ``step`` is counted over
         all epochs; without it steps are counted from 0. Raises ConfigError for what is no number, and then records
         nothing of the step.
 
@@ -363,7 +363,9 @@ class DebugSession(Questions, Shown):
         steps = self._steps()
         group = ParameterGroup(lr=None if learning_rate is None else _real(learning_rate, "learning_rate"), **settings)
         fact = OptimizerFact(foreign_no_grad=0, owned=0, type=text(name, "the optimizer's name"), groups=(group,))
-        steps.put_fact(Fact(steps.step, "optimizer", dict(jsonable(fact))))
+        value = jsonable(fact)
+        assert isinstance(value, dict)
+        steps.put_fact(Fact(steps.step, "optimizer", value))
 
     def note(self, words: str) -> None:
         """Add a sentence to the coverage of the run, such as what was left out and why.

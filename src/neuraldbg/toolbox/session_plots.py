@@ -59,7 +59,7 @@ class SessionPlots:
         >>> session.plots.plot_metric("accuracy").name
         'accuracy_metrics.png'
         """
-        return self._together(name, {name: self._session.record().metric(name)})
+        return self._together(name, {name: self._session.metric(name)})
 
     def plot_gradient_flow(self, layer: str) -> Path:
         """Draw the L2 norms of the newest gradients of a layer, by the name under which they were recorded.
@@ -128,7 +128,7 @@ class SessionPlots:
         run = self._session.record()
         if len(run.scalar("loss")):
             self.plot_loss()
-        for name in run.metrics:
+        for name in self._session.metrics:
             self.plot_metric(name)
         flows: Sequence[str] = self._session.gradient_debugger.names if self._session.uses("gradient_debugger") else ()
         for name in flows[:_MOST]:
