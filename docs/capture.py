@@ -381,6 +381,11 @@ def runs() -> dict[Path, dict[str, str]]:
         },
         DOCS / "script.md": whole,
         DOCS / "neural.md": {"debug": session("neural run examples/neural/cnn.neural")},
+        DOCS / "toolbox.md": {
+            "numpy": session("python examples/by_hand/numpy_sigmoids.py"),
+            "jax": session("python examples/by_hand/jax_optax.py"),
+            "keras": session("python examples/by_hand/keras_fit.py"),
+        },
         DOCS / "pictures.md": {"look": session(doomed, look, hide=(doomed,))},
         **{path: guide_runs(path) for path in GUIDES},
     }

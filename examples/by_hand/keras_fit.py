@@ -6,8 +6,11 @@ gives a callback the loss and the weights, and no gradients. ``--sound`` trains 
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
+
+os.environ.setdefault("KERAS_BACKEND", "torch")  # or "jax", "tensorflow"
 
 import keras
 from sklearn.datasets import load_digits
@@ -53,6 +56,7 @@ def main(*, sound: bool) -> None:
     with debug_session(output_dir="runs/keras") as session:
         session.model_diagnostics.record_architecture(ModelArchitectureInfo.of(model))
         session.record_optimizer("SGD", learning_rate=0.1)
+        session.record_loss("cross_entropy", classes=10)
         callbacks = [Recorder(session)]
         model.fit(
             images, digits.target, epochs=EPOCHS, batch_size=64, validation_split=0.2, verbose=0, callbacks=callbacks

@@ -46,7 +46,7 @@ def test_a_step_that_is_over_is_refused():
         session.record_step(3, loss=1.0)
     with pytest.raises(ConfigError, match="step 1 is over"):
         session.begin_step(1)
-    with pytest.raises(ConfigError, match="counted from 0"):
+    with pytest.raises(ConfigError, match="step: give a number from 0 on, not -1"):
         session.begin_step(-1)
     session.record_step(loss=0.5)
     assert session.stop().run.scalar("loss").steps.tolist() == [3, 4]

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import threading
 import weakref
@@ -22,6 +23,7 @@ from neuraldbg.arguments import mapping, one_of, text, whole
 from neuraldbg.config import Settings
 from neuraldbg.errors import AttachError, ConfigError, TrainingHalted
 from neuraldbg.nouns import STATS, Fact, Outcome, RunInfo, RunRecord, Site, jsonable
+from neuraldbg.nouns.facts.loss import LossFact, LossTerm
 from neuraldbg.nouns.facts.optimizer import OptimizerFact, ParameterGroup
 from neuraldbg.questions import Questions, in_short
 from neuraldbg.record.outcome import outcome_of
@@ -58,6 +60,8 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 _MIB = 2**20
+LOSSES = ("cross_entropy", "nll", "bce", "bce_with_logits", "mse", "l1", "smooth_l1", "huber", "kl_div")
+"""Forms of a loss that can be recorded."""
 
 
 class DebugSession(Questions, Shown):
@@ -360,12 +364,23 @@ class DebugSession(Questions, Shown):
         unknown = sorted(set(settings) - known)
         if unknown:
             raise ConfigError(f"{unknown[0]!r} is no setting of an optimizer; known are {', '.join(sorted(known))}")
-        steps = self._steps()
         group = ParameterGroup(lr=None if learning_rate is None else _real(learning_rate, "learning_rate"), **settings)
         fact = OptimizerFact(foreign_no_grad=0, owned=0, type=text(name, "the optimizer's name"), groups=(group,))
-        value = jsonable(fact)
-        assert isinstance(value, dict)
-        steps.put_fact(Fact(steps.step, "optimizer", value))
+        self._put_fact("optimizer", fact)
+
+    def record_loss(self, kind: str, *, classes: int = 0, reduction: str = "mean") -> None:
+        """Record the form of the loss: what a constant guess would reach is told by it. ``kind`` is ``cross_entropy``,
+        ``bce``, ``mse``, ``l1``, or another of ``LossTerm.kind``; ``classes`` is the number of classes.
+
+        >>> session.record_loss("cross_entropy", classes=10)
+        """
+        if kind not in LOSSES:
+            near = ", ".join(difflib.get_close_matches(str(kind), LOSSES, n=3, cutoff=0.3)) or ", ".join(LOSSES)
+            raise ConfigError(f"{kind!r} is no form of a loss that is known. Did you mean: {near}?")
+        if reduction not in ("mean", "sum"):
+            raise ConfigError(f"reduction: give 'mean' or 'sum', not {reduction!r}")
+        term = LossTerm(kind=kind, reduction=reduction, classes=_number(classes, "classes"), sign=1)
+        self._put_fact("loss", LossFact(terms=(term,)))
 
     def note(self, words: str) -> None:
         """Add a sentence to the coverage of the run, such as what was left out and why.
@@ -385,6 +400,11 @@ class DebugSession(Questions, Shown):
         layer, parameter, given_name = owner_of(name)
         self._steps().shaped(layer, parameter, Shaped(given_name, found.shape, found.framework))
         self._put(Site(kind, layer, 0, parameter, found.dtype), row)
+
+    def _put_fact(self, key: str, fact: OptimizerFact | LossFact) -> None:
+        value, steps = jsonable(fact), self._steps()
+        assert isinstance(value, dict)
+        steps.put_fact(Fact(steps.step, key, value))
 
     def uses(self, part: str) -> bool:
         """Return True if a part of the session was used: ``gradient_debugger``, ``hooks``, ...
@@ -485,9 +505,9 @@ def debug_session(config: DebugConfig | None = None, **settings: Any) -> DebugSe
     return DebugSession(config or DebugConfig(**settings))
 
 
-def _number(step: Any) -> int:
-    if (found := whole(step, "step")) < 0:
-        raise ConfigError(f"step: steps are counted from 0, not from {found}")
+def _number(value: Any, what: str = "step") -> int:
+    if (found := whole(value, what)) < 0:
+        raise ConfigError(f"{what}: give a number from 0 on, not {found}")
     return found
 
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from neuraldbg.toolbox.tensor_inspector import InspectedTensors
 
 SCHEMA = "neuraldbg.debug_report/1"
-_MOST = 20
-"""Rows of a table at most."""
+_MOST, _LAYERS = 20, 8
+"""Rows of a table, and layers that are not healthy in a text, at most."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,9 +63,9 @@ class DebugReport:
         >>> report.summary().startswith("INCONCLUSIVE")
         True
         """
-        said = [str(self.run).partition("\n")[2], _health_line(self.health)]
+        said = [str(self.run).partition("\n")[2], *_health_lines(self.health)]
         if self.gradients is not None:
-            said.append(str(self.gradients))
+            said += _gradient_lines(self.gradients)
         if self.tensors is not None:
             said.append(str(self.tensors))
         found = [f"  {one.text}" + (f" → {one.remedy}" if one.remedy else "") for one in self.profile.bottlenecks]
@@ -156,9 +156,22 @@ def report_of(session: DebugSession) -> DebugReport:
     )
 
 
-def _health_line(health: Health) -> str:
-    lines = str(health).partition("\n\n")[0]
-    return f"{lines}\n{health.dynamics}" if health.dynamics.losses else lines
+def _health_lines(health: Health) -> list[str]:
+    """Return score and deductions, and where each curve goes."""
+    dynamics = health.dynamics
+    curves = [*dynamics.losses, *([dynamics.evaluation] if dynamics.evaluation is not None else []), *dynamics.metrics]
+    lines = str(health).partition("\n\n")[0].splitlines()
+    return [*lines, *(f"  {curve.name}: {curve.state}: {curve.reason}" for curve in curves[:_MOST])]
+
+
+def _gradient_lines(flow: GradientFlow) -> list[str]:
+    """Return the state of all, and the layers that are not healthy."""
+    bad = [one for one in flow.layers.values() if one.state != "healthy"]
+    lines = [f"gradients at step {flow.step}: {flow.overall_health}", *(f"  {one}" for one in bad[:_LAYERS])]
+    more = [f"{len(bad) - _LAYERS} more of these"] if len(bad) > _LAYERS else []
+    if healthy := len(flow.layers) - len(bad):
+        more.append(f"{healthy} healthy")
+    return [*lines, *([f"  {' and '.join(more)}"] if more else [])]
 
 
 def _health_chapter(health: Health) -> Chapter:
