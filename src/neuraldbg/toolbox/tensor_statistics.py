@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from neuraldbg.nouns.html import DIM, div, number_text, safe, shown
+from neuraldbg.nouns.html import number_text, shown
 from neuraldbg.nouns.json import jsonable
 from neuraldbg.nouns.measures import percent, size
 from neuraldbg.toolbox.number_formats import format_of
+from neuraldbg.toolbox.value_table import html_table, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -177,9 +178,7 @@ class TensorStatistics:
 
     def __str__(self) -> str:
         """Return a small table: a name and its value a line."""
-        rows = self.rows()
-        wide = max(len(name) for name, _ in rows)
-        return "\n".join(f"{name:<{wide}}  {value}" for name, value in rows)
+        return text_table(self.rows())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the statistics as strict JSON values.
@@ -193,10 +192,7 @@ class TensorStatistics:
     @shown
     def _repr_html_(self) -> str:
         """Render the table as HTML for a notebook."""
-        rows = "".join(
-            f'<tr><td style="{DIM}">{safe(name)}</td><td>{safe(text)}</td></tr>' for name, text in self.rows()
-        )
-        return div(f"<table>{rows}</table>")
+        return html_table(self.rows())
 
 
 def statistics(tensor: Given) -> TensorStatistics:
