@@ -47,6 +47,7 @@ def main(*, sound: bool) -> None:
     with debug_session(output_dir="runs/jax") as session:
         session.record_optimizer("Adam", learning_rate=learning_rate, betas=(0.9, 0.999), eps=1e-8)
         session.record_loss("cross_entropy", classes=10)
+        session.record_parameters(parameters)
         for step in range(STEPS):
             batch = jax.random.randint(jax.random.key(step), (BATCH_SIZE,), 0, len(images))
             x, y = images[batch], labels[batch]

@@ -57,6 +57,7 @@ def main(*, sound: bool) -> None:
         session.model_diagnostics.record_architecture(ModelArchitectureInfo.of(model))
         session.record_optimizer("SGD", learning_rate=0.1)
         session.record_loss("cross_entropy", classes=10)
+        session.record_parameters({weight.path: weight for weight in model.weights})
         callbacks = [Recorder(session)]
         model.fit(
             images, digits.target, epochs=EPOCHS, batch_size=64, validation_split=0.2, verbose=0, callbacks=callbacks

@@ -34,6 +34,7 @@ def main(*, sound: bool) -> None:
     with debug_session(output_dir="runs/numpy") as session:
         session.record_optimizer("SGD", learning_rate=LEARNING_RATE)
         session.record_loss("cross_entropy", classes=10)
+        session.record_parameters(parameters)
         for step in range(STEPS):
             batch = draw.integers(len(images), size=BATCH_SIZE)
             loss, gradients, outputs = loss_and_gradients(parameters, images[batch], labels[batch], sound=sound)

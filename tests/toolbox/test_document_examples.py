@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
@@ -21,6 +23,13 @@ from neuraldbg import (
     VisualizationConfig,
     debug_session,
 )
+
+
+@pytest.fixture(autouse=True)
+def forgotten():
+    """The document stops few of its sessions: those that are forgotten end by themselves."""
+    yield
+    gc.collect()
 
 
 def test_basic_usage():

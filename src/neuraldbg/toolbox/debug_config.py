@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,4 +71,5 @@ def whole_in(step: int, rate: float) -> bool:
     >>> [step for step in range(10) if whole_in(step, 0.3)]
     [0, 4, 7]
     """
-    return step == 0 or math.floor(step * rate) > math.floor((step - 1) * rate)
+    share = Fraction(rate).limit_denominator(1_000_000)  # 10 * 0.1 is below 1 for some rates
+    return math.floor(step * share) != math.floor((step - 1) * share)

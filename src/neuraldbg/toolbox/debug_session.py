@@ -88,6 +88,7 @@ class DebugSession(Questions, Shown):
         self._settings = Settings(record={"budget_mb": self.config.budget_mb})
         self._info = RunInfo(text(script, "script"), note=text(note, "note"))
         self._alerts = alerts
+        self._halted = False
         self._made: HandSteps | None = None
         self._ended: DebugReport | None = None
         self._outcome: Outcome | None = None
@@ -109,6 +110,7 @@ class DebugSession(Questions, Shown):
             max_tracked=self.config.max_tracked_tensors,
             sampling_rate=self.config.sampling_rate,
             step=lambda: self._steps().step,
+            turn=lambda site: self._steps().turn(site),
             tell=self._put,
             budget=self.config.kept_mb * _MIB,
         )
@@ -124,6 +126,7 @@ class DebugSession(Questions, Shown):
             history=self.config.max_gradient_history,
             step=lambda: self._steps().step,
             samples=self._samples,
+            turn=lambda name: self._steps().turn(_site_of("param_grad", name)),
             tell=self._put_parameter,
             record=self.record,
             diagnose=self.diagnose,
@@ -161,6 +164,7 @@ class DebugSession(Questions, Shown):
             note=lambda facts: self._steps().note(facts),
         )
         hooks.start()
+        self._steps().at_once = True
         return hooks
 
     @cached_property
@@ -305,7 +309,8 @@ class DebugSession(Questions, Shown):
 
         ``gradients``, ``parameters`` and ``activations`` are arrays by name, nested as they are: dictionaries, lists,
         tuples, dataclasses (``{"dense1": {"kernel": ..., "bias": ...}}``). Record a step when its update is
-        done: of parameters the change since the step before is recorded, too. ``metrics``, and all further arguments, are numbers by name. ``step`` is counted over
+        done: of parameters those before it are recorded, and the update, so that the first step has none without
+        ``record_parameters``. ``metrics``, and all further arguments, are numbers by name. ``step`` is counted over
         all epochs; without it steps are counted from 0. Raises ConfigError for what is no number, and then records
         nothing of the step.
 
@@ -354,6 +359,15 @@ class DebugSession(Questions, Shown):
             found |= {"eval_loss": _real(loss, "loss"), "evals": 1.0, "eval_passes": 1.0}
         self._steps().put_late(found)
 
+    def record_parameters(self, parameters: Any) -> None:
+        """Record the parameters that the training begins with, arrays by name as in ``record_step``: so the first step
+        has weights and an update, too.
+
+        >>> session.record_parameters({"w": [0.5, 0.2]})
+        """
+        for name, value in leaves(parameters, "parameters"):
+            self._updates.update(name, given(value, f"parameters: {name!r}"))
+
     def record_optimizer(self, name: str, *, learning_rate: float | None = None, **settings: Any) -> None:
         """Record the optimizer and its settings, such as ``momentum``, ``weight_decay``, ``betas`` or ``eps``: causes
         judge learning rate and updates by them.
@@ -390,16 +404,17 @@ class DebugSession(Questions, Shown):
         self._notes.append(text(words, "the note"))
 
     def _record_parameter(self, name: str, found: Given) -> None:
-        """Record a parameter, and its update since the step before."""
-        self._put_parameter("param", name, found, self._row(found))
-        change = self._updates.update(name, found)
-        if change is not None:
+        """Record a parameter as it was before this step, and its update: what a watched training records."""
+        known = self._updates.update(name, found)
+        if known is not None:
+            before, change = known
+            self._put_parameter("param", name, before, self._row(before))
             self._put_parameter("update", name, change, raw_row_of(change))
 
     def _put_parameter(self, kind: str, name: str, found: Given, row: Floats) -> None:
         layer, parameter, given_name = owner_of(name)
         self._steps().shaped(layer, parameter, Shaped(given_name, found.shape, found.framework))
-        self._put(Site(kind, layer, 0, parameter, found.dtype), row)
+        self._put(_site_of(kind, name, found.dtype), row)
 
     def _put_fact(self, key: str, fact: OptimizerFact | LossFact) -> None:
         value, steps = jsonable(fact), self._steps()
@@ -454,7 +469,7 @@ class DebugSession(Questions, Shown):
 
     def _stepped(self, step: Step, events: Sequence[Event]) -> None:
         """Run the hooks of a step that is over."""
-        if self.uses("hooks"):
+        if self.uses("hooks") and not self._halted:
             self.hooks.step_ended(step.index, step.scalars, events)
 
     def _end_hooks(self, diagnosis: Diagnosis) -> None:
@@ -470,8 +485,9 @@ class DebugSession(Questions, Shown):
         return found
 
     def _halt(self, reason: str) -> None:
-        self._outcome_of_halt = Outcome("halted", reason)
-        raise TrainingHalted(reason, self._steps().step, self.diagnose())
+        self._halted = True
+        steps = self._steps()
+        raise TrainingHalted(reason, max(0, steps.step - 1), self.diagnose())
 
     def _tell_profile(self) -> None:
         if self.uses("profiler"):
@@ -503,6 +519,11 @@ def debug_session(config: DebugConfig | None = None, **settings: Any) -> DebugSe
     if config is not None and settings:
         raise ConfigError("give a DebugConfig, or its settings by name, not both")
     return DebugSession(config or DebugConfig(**settings))
+
+
+def _site_of(kind: str, name: str, dtype: str = "") -> Site:
+    layer, parameter, _ = owner_of(name)
+    return Site(kind, layer, 0, parameter, dtype)
 
 
 def _number(value: Any, what: str = "step") -> int:

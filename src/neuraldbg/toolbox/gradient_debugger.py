@@ -141,7 +141,7 @@ class GradientDebugger:
     """Records the gradients of layers by hand, and says how they are.
 
     ``step`` returns the number of the open step, ``samples`` True if only a part of large tensors is read in it,
-    ``tell`` gets kind, name, values and statistics of each gradient.
+    ``turn`` ends the step if it has a gradient of this name already, ``tell`` gets kind, name, values and statistics of each gradient.
 
     >>> session.gradient_debugger.record_gradient_flow("layer_1", [0.01, 0.02, 0.015, 0.008])
     """
@@ -153,12 +153,13 @@ class GradientDebugger:
         history: int,
         step: Callable[[], int],
         samples: Callable[[], bool],
+        turn: Callable[[str], None],
         tell: Callable[[str, str, Given, Floats], None],
         record: Callable[[], RunRecord],
         diagnose: Callable[[], Diagnosis],
     ) -> None:
         self._most, self._history = most_layers, history
-        self._step, self._samples, self._tell = step, samples, tell
+        self._step, self._samples, self._turn, self._tell = step, samples, turn, tell
         self._record, self._diagnose = record, diagnose
         self._courses: dict[str, _Course] = {}
         self.left_out: set[str] = set()
@@ -184,6 +185,7 @@ class GradientDebugger:
                     self.left_out.add(name)
                 return
             course = self._courses[name] = _Course(self._history)
+        self._turn(name)
         row = raw_row_of(found.spaced(PART) if self._samples() else found)
         self._tell("param_grad", name, found, row)
         course.add(self._step(), _norm(row), found.values)

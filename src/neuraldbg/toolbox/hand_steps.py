@@ -83,12 +83,16 @@ class HandSteps:
         self._carried: dict[str, float] = {}
         """Scalars that belong to the next step, and do not open it."""
         self._facts: list[Fact] = []
-        self._sites: dict[Site, int] = {}
+        self._sites: dict[tuple[str, str, int, str], int] = {}
+        """Rows by kind, layer, call and name of a site: one whose dtype changes stays the same."""
+        self._order: list[Site] = []
         self._shapes: dict[str, dict[str, Shaped]] = {}
         """Parameters by layer and name."""
         self._layout = Layout()
         self._grown = False
         self._backlog: list[_Closed] = []
+        self.at_once = False
+        """True if a step is judged as soon as it is over: a hook or an alert may wait for it."""
         self.count = 0
         """Number of steps that are over."""
         self.refused: set[str] = set()
@@ -106,7 +110,7 @@ class HandSteps:
     @property
     def sites(self) -> tuple[Site, ...]:
         """The sites that were recorded, each with a row of its own."""
-        return tuple(self._sites)
+        return tuple(self._order)
 
     @property
     def recorder(self) -> Recorder:
@@ -121,16 +125,20 @@ class HandSteps:
     def put(self, site: Site, row: Floats) -> None:
         """Add the accumulators of a tensor, shape (WIDTH,), to the open step."""
         with self.lock:
+            self.turn(site)
             at = self._row_of(site)
-            if at in self._rows:
-                if not self._numbered:
-                    self.end()
-                elif site.kind == "activation":
-                    at = self._row_of(self._next_call(site))
+            if at in self._rows and site.kind == "activation":
+                at = self._row_of(self._next_call(site))
             if at is None:
                 return
             self._rows[at] = row
             self.kinds.add(site.kind)
+
+    def turn(self, site: Site) -> None:
+        """End the open step if it has a site already, and nobody numbers the steps."""
+        with self.lock:
+            if not self._numbered and self._sites.get(_key(site)) in self._rows:
+                self.end()
 
     def shaped(self, layer: str, name: str, parameter: Shaped) -> None:
         """Note the shape of a layer's parameter, by which its kind is known."""
@@ -144,21 +152,22 @@ class HandSteps:
         """Return the site of the first call of a layer that the open step does not have yet."""
         calls = (replace(site, call=call) for call in range(1, MOST_CALLS))
         return next(
-            (one for one in calls if self._sites.get(one) not in self._rows), replace(site, call=MOST_CALLS - 1)
+            (one for one in calls if self._sites.get(_key(one)) not in self._rows), replace(site, call=MOST_CALLS - 1)
         )
 
     def _row_of(self, site: Site) -> int | None:
         """Return the row of a site, a new one for a site that was not recorded before; None if there are too many."""
-        known = self._sites.get(site)
+        known = self._sites.get(_key(site))
         if known is not None:
             return known
         if len(self._sites) >= self._most:
             if len(self.refused) < MOST_NAMES:
                 self.refused.add(site.label)
             return None
-        self._sites[site] = len(self._sites)
+        self._sites[_key(site)] = row = len(self._sites)
+        self._order.append(site)
         self._grown = True
-        return self._sites[site]
+        return row
 
     def put_scalars(self, values: Mapping[str, float], step: int | None = None) -> None:
         """Add scalars to the open step, by the names of SCALARS or ``metric/NAME``. ``step`` is its number, if the
@@ -226,7 +235,9 @@ class HandSteps:
             self._rows, self._scalars, self._carried, self._facts, self._ended = {}, {}, {}, [], now
             self._last, self._step = self._step, self._step + 1
             self.count += 1
-            if len(self._backlog) > BATCH:
+            if self.at_once:
+                self.deliver()
+            elif len(self._backlog) > BATCH:
                 self.deliver(keep=1)  # what comes late still joins the newest
 
     def _norm(self) -> float | None:
@@ -244,7 +255,7 @@ class HandSteps:
         found = []
         for at in self._layout.rows("update"):
             site = self._layout.sites[at]
-            update, weight = self._rows.get(at), self._rows.get(self._sites.get(replace(site, kind="param"), -1))
+            update, weight = self._rows.get(at), self._rows.get(self._sites.get(("param", *_key(site)[1:]), -1))
             if update is None or weight is None or not is_matrix(self._layout, site):
                 continue
             if weight[SQUARES] > 0 and update[COUNT] > 0 and not update[NONFINITE] and not weight[NONFINITE]:
@@ -254,7 +265,7 @@ class HandSteps:
     def _laid_out(self) -> Layout:
         """Return the layers and the sites so far. A layer is one of the order in which it was first recorded."""
         params: dict[str, list[str]] = {}
-        for site in self._sites:
+        for site in self._order:
             named = params.setdefault(site.module, [])
             if site.kind in ("param", "param_grad", "update") and site.name not in named:
                 named.append(site.name)
@@ -262,7 +273,7 @@ class HandSteps:
         for path, of in params.items():
             kind, settings = layer_type(self._shapes.get(path, {}))
             layers.append(Layer(path, kind, "", leaf=True, params=tuple(of), settings=settings))
-        return Layout(tuple(layers), tuple(self._sites), called=frozenset(params))
+        return Layout(tuple(layers), tuple(self._order), called=frozenset(params))
 
     # -- what becomes of it ---------------------------------------------------------------------------------------
 
@@ -271,14 +282,19 @@ class HandSteps:
         with self.lock:
             count = len(self._backlog) - keep
             backlog, self._backlog = self._backlog[:count], self._backlog[count:]
-            for alike in _alike(backlog):
-                layout = alike[0].layout
-                tables = _tables(alike)
-                steps = [_step(closed, table.copy()) for closed, table in zip(alike, tables, strict=True)]
-                if not steps[0].light:
-                    self._watch.expect(steps, layout, tables)
-                for step in steps:
-                    self._pass_on(step, layout)
+            begun = 0
+            try:
+                for alike in _alike(backlog):
+                    layout = alike[0].layout
+                    tables = _tables(alike)
+                    steps = [_step(closed, table.copy()) for closed, table in zip(alike, tables, strict=True)]
+                    if not steps[0].light:
+                        self._watch.expect(steps, layout, tables)
+                    for step in steps:
+                        begun += 1
+                        self._pass_on(step, layout)
+            finally:  # a hook may halt the training: the steps behind it are still to be judged
+                self._backlog[:0] = backlog[begun:]
 
     def _pass_on(self, step: Step, layout: Layout) -> None:
         events = self._watch.observe(step, layout)
@@ -312,6 +328,10 @@ class HandSteps:
 
 
 _NORMS = ("param_grad", "activation")
+
+
+def _key(site: Site) -> tuple[str, str, int, str]:
+    return site.kind, site.module, site.call, site.name
 
 
 def _alike(backlog: list[_Closed]) -> Iterable[list[_Closed]]:

@@ -21,9 +21,9 @@ class ParameterUpdates:
         self._budget, self._held = budget, 0
         self._known: dict[str, Given] = {}
 
-    def update(self, name: str, found: Given) -> Given | None:
-        """Return the change of a parameter since this was last called for it, of a part of it where not all was kept;
-        None at the first call, and if its shape is another.
+    def update(self, name: str, found: Given) -> tuple[Given, Given] | None:
+        """Return a parameter as it was when this was last called for it, and its change since then; both of a part of
+        it where not all was kept. None at the first call, and if its shape is another.
         """
         before = self._known.pop(name, None)
         self._held -= before.values.nbytes if before is not None else 0
@@ -39,4 +39,4 @@ class ParameterUpdates:
         if old.every != new.every:
             return None
         with np.errstate(all="ignore"):
-            return replace(new, values=new.values - old.values)
+            return old, replace(new, values=new.values - old.values)

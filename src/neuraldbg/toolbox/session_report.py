@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.training_health import Health
     from neuraldbg.toolbox.debug_session import DebugSession
     from neuraldbg.toolbox.gradient_debugger import GradientFlow
-    from neuraldbg.toolbox.tensor_inspector import InspectedTensors
+    from neuraldbg.toolbox.tensor_inspector import TensorSummary
 
 SCHEMA = "neuraldbg.debug_report/1"
 _MOST, _LAYERS = 20, 8
@@ -48,7 +48,7 @@ class DebugReport:
     """The health score with its deductions, and the course of the training."""
     gradients: GradientFlow | None
     """Gradients by layer. None if none were recorded, or they are switched off."""
-    tensors: InspectedTensors | None
+    tensors: TensorSummary | None
     """Inspected tensors: their number, anomalies and memory. None if there are none, or they are switched off."""
     profile: Profile
     """Times and memory, with bottlenecks."""
@@ -200,5 +200,5 @@ def _gradient_chapter(flow: GradientFlow) -> Chapter:
     )
 
 
-def _tensor_chapter(tensors: InspectedTensors) -> Chapter:
+def _tensor_chapter(tensors: TensorSummary) -> Chapter:
     return Chapter("Inspected tensors", tuple(str(tensors).splitlines()))

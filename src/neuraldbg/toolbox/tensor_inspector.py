@@ -8,11 +8,9 @@ comparisons. Each inspected tensor becomes a row of a site, as if the live tool 
 from __future__ import annotations
 
 import dataclasses
-import math
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg import arguments
@@ -20,9 +18,10 @@ from neuraldbg.errors import ConfigError
 from neuraldbg.nouns import Site
 from neuraldbg.nouns.html import shown
 from neuraldbg.nouns.json import jsonable
+from neuraldbg.toolbox.debug_config import whole_in
 from neuraldbg.toolbox.given_arrays import given
 from neuraldbg.toolbox.kept_values import KeptValues
-from neuraldbg.toolbox.statistics_row import row_of
+from neuraldbg.toolbox.statistics_row import raw_row_of
 from neuraldbg.toolbox.tensor_anomalies import AnomalyLog
 from neuraldbg.toolbox.tensor_comparison import compare
 from neuraldbg.toolbox.tensor_memory_log import MemoryLog
@@ -180,6 +179,7 @@ class TensorInspector:
         step: Callable[[], int],
         tell: Callable[[Site, npt.NDArray[np.float64]], None],
         budget: int = BUDGET,
+        turn: Callable[[Site], None] = lambda _: None,
     ) -> None:
         if arguments.whole(max_tracked, "max_tracked") < 1:
             raise ConfigError(f"max_tracked: give a whole number above zero, not {max_tracked}")
@@ -188,8 +188,8 @@ class TensorInspector:
         if arguments.whole(budget, "budget") < 0:
             raise ConfigError(f"budget: give bytes, zero or above, not {budget}")
         self._max_tracked = max_tracked
-        self._rate = Fraction(sampling_rate).limit_denominator(1_000_000)
-        self._step, self._tell = step, tell
+        self._rate = sampling_rate
+        self._step, self._tell, self._turn = step, tell, turn
         self._lock = threading.RLock()
         self._infos: OrderedDict[int, tuple[TensorInfo, weakref.ref[Any] | None]] = OrderedDict()
         self._kept = KeptValues(budget)
@@ -221,8 +221,9 @@ class TensorInspector:
         for given_text, what in ((layer, "layer"), (operation, "operation")):
             if given_text is not None:
                 arguments.text(given_text, what)
+        self._turn(site_of(name, layer, operation, ""))
         at = self._step() if step is None else arguments.whole(step, "step")
-        found = given(tensor, f"the values of {name!r}", at_most=None if self._reads_whole(at) else SAMPLE)
+        found = given(tensor, f"the values of {name!r}", at_most=None if whole_in(at, self._rate) else SAMPLE)
         stats = statistics(found)
         with self._lock:
             number = self._next
@@ -233,12 +234,8 @@ class TensorInspector:
                 found,
                 TensorInfo(number, name, layer, operation, at, stats, found.framework, found.device),
             )
-        self._tell(site_of(name, layer, operation, found.dtype), row_of(found))
+        self._tell(site_of(name, layer, operation, found.dtype), raw_row_of(found))
         return number
-
-    def _reads_whole(self, step: int) -> bool:
-        """Return True in a share of the steps, evenly spaced and beginning with step 0."""
-        return math.floor(step * self._rate) != math.floor((step - 1) * self._rate)
 
     def _keep(self, number: int, tensor: Any, found: Given, info: TensorInfo) -> None:
         name, layer, at = info.name, info.layer, info.step
