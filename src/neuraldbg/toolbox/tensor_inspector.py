@@ -140,7 +140,7 @@ class TensorSummary:
         found += [("never let go", str(one)) for one in self.memory.leaks]
         odd = sorted(self.anomalies, key=lambda one: not one.serious)
         found += [("anomaly" if one.serious else "odd", str(one)) for one in odd[:_SHOWN]]
-        more = len(odd) - _SHOWN + self.anomalies_dropped
+        more = max(len(odd) - _SHOWN, 0) + self.anomalies_dropped
         return found + [("", f"{more:,} more anomalies")] * (more > 0) + [("anomalies", "none")] * (not odd)
 
     def __repr__(self) -> str:

@@ -364,15 +364,18 @@ def _below(ordered: npt.NDArray[Any], limit: float, side: Any = "left") -> int:
         if not info.min <= edge <= info.max:
             return 0 if edge < info.min else len(ordered)
         return int(np.searchsorted(ordered, ordered.dtype.type(edge), side=side))
-    # In the dtype of the elements, else numpy would convert all of them: the smallest number that is not below.
+    return int(np.searchsorted(ordered, _in_dtype(np.array([limit]), ordered.dtype, up=side == "left"), side=side)[0])
+
+
+def _in_dtype(limits: npt.NDArray[np.float64], dtype: np.dtype[Any], *, up: bool) -> npt.NDArray[Any]:
+    """Return the nearest numbers of the elements' own dtype that are not below the limits, or not above them: numpy
+    would convert all elements to the dtype of the limits.
+    """
     with np.errstate(over="ignore"):
-        edge_there = ordered.dtype.type(limit)
-    rounded = np.longdouble(edge_there)  # numpy would compare a Python float in the narrower dtype
-    if side == "left" and rounded < limit:
-        edge_there = np.nextafter(edge_there, ordered.dtype.type(np.inf))
-    elif side == "right" and rounded > limit:
-        edge_there = np.nextafter(edge_there, ordered.dtype.type(-np.inf))
-    return int(np.searchsorted(ordered, edge_there, side=side))
+        there = limits.astype(dtype)
+        wide = there.astype(np.longdouble)
+        beside = np.nextafter(there, dtype.type(np.inf if up else -np.inf))
+    return np.where(wide < limits if up else wide > limits, beside, there)
 
 
 def _quantile(ordered: npt.NDArray[Any], share: float) -> float:
@@ -391,13 +394,24 @@ def _between(low: float, high: float, share: float) -> float:
     return low + gap * share if share < 0.5 else high - gap * (1.0 - share)
 
 
+_SHARES = np.arange(1, BINS) / BINS
+
+
 def _histogram(ordered: npt.NDArray[Any], scale: int) -> Histogram:
     low, high = float(ordered[0]), float(ordered[-1])
     if low == high:
         return Histogram((len(ordered),), (_times_two(low, scale), _times_two(high, scale)))
-    edges = [low, *(_between(low, high, i / BINS) for i in range(1, BINS)), high]
-    counts = np.diff([0, *(_below(ordered, edge) for edge in edges[1:-1]), len(ordered)])
-    return Histogram(tuple(int(n) for n in counts), tuple(_times_two(edge, scale) for edge in edges))
+    inner = low * (1.0 - _SHARES) + high * _SHARES  # of which no part overflows; rounding may break the order
+    inner = np.maximum.accumulate(np.clip(inner, low, high))
+    if ordered.dtype.kind in "iu":
+        most = int(ordered[-1])
+        limits = np.array([min(math.ceil(edge), most) for edge in inner.tolist()], dtype=ordered.dtype)
+    else:
+        limits = _in_dtype(inner, ordered.dtype, up=True)
+    places = np.searchsorted(ordered, limits).tolist()
+    counts = [after - before for before, after in zip([0, *places], [*places, len(ordered)], strict=True)]
+    edges = [low, *inner.tolist(), high]
+    return Histogram(tuple(counts), tuple(_times_two(edge, scale) for edge in edges) if scale else tuple(edges))
 
 
 def _outliers(ordered: npt.NDArray[Any], quantiles: dict[float, float], scale: int, tensor: Given) -> Outliers:
