@@ -93,6 +93,11 @@ API = {
         "neuraldbg.nouns.facts.footprint: FootprintFact LayerFootprint",
         "neuraldbg.nouns.facts.growth: GrowthFact Survivors",
     ),
+    "The health": (
+        "neuraldbg.nouns.training_health: Health Deduction Recommendation ParameterEfficiency LayerParameters",
+        "neuraldbg.nouns.training_dynamics: TrainingDynamics CurveDynamics Rate Plateau ExpectedEnd Stability",
+        "neuraldbg.nouns.training_dynamics: LearningEfficiency GeneralisationGap Anomaly",
+    ),
     "The record": (
         "neuraldbg.nouns: RunRecord RunInfo Outcome History",
         "neuraldbg: Step Site",

@@ -67,6 +67,17 @@ def explained(file: Path, folder: Path) -> None:
     command("explain", file)
 
 
+def judged(file: Path, folder: Path) -> None:
+    """Judge its health in Python."""
+    del folder
+    health = Run.load(file).health()
+    health.to_json()
+    str(health)
+    health._repr_html_()
+    if health.score is not None and not 0 <= health.score <= 100:
+        raise Wrong(f"a score of {health.score}")
+
+
 def compared(file: Path, folder: Path) -> None:
     """Compare it with the run that it was made of, in either order."""
     whole = folder / "whole.ndbg"
@@ -128,6 +139,7 @@ EACH = {"explain": explained}
 QUICK = {
     "compare": compared,
     "dashboard": fed,
+    "health": judged,
     "read again": documented,
     "report md": reported("md"),
     **{f"export {form}": exported(form) for form in FORMATS},

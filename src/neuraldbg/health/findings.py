@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from neuraldbg.health.health_score import Finding
@@ -66,7 +67,7 @@ def _curve(curve: CurveDynamics, *, alone: bool) -> Iterator[Finding]:
     kinds = {DIVERGED: "diverged", RISING: "rising", OSCILLATING: "oscillating"}
     said = f"{curve.name} {'has' if curve.state == DIVERGED else 'is'} {curve.state}: {curve.reason}"
     if curve.state == DIVERGED or (alone and curve.state in kinds):
-        yield Finding(kinds[curve.state], 1.0, said, curve.name)
+        yield Finding(kinds[curve.state], _lost(curve), said, curve.name)
     elif alone and curve.state in (LEVELLED, UNCLEAR) and curve.fell is False:
         level = number_text(curve.last)
         yield Finding(
@@ -82,6 +83,12 @@ def _curve(curve: CurveDynamics, *, alone: bool) -> Iterator[Finding]:
     if stability.growth is not None and stability.growth > GROWN_NOISE and stability.word != "steady":
         what = f"the noise of {curve.name} grew by {stability.growth:.1f} times in the last third"
         yield Finding("noise_grows", 1.0, what, curve.name)
+
+
+def _lost(curve: CurveDynamics) -> float:
+    """Return the share of the fall that was lost again: 1 for a curve that ends above its start, or never fell."""
+    fall = curve.initial - curve.lowest
+    return min((curve.last - curve.lowest) / fall, 1.0) if fall > 0 and math.isfinite(fall) else 1.0
 
 
 def _numbers(dynamics: TrainingDynamics) -> Iterator[Finding]:

@@ -40,7 +40,7 @@ POINTS: dict[str, tuple[str, float, float]] = {
     "suspect": ("diagnosis", 15, 30),
     "inconclusive": ("diagnosis", 15, 15),
     "diverged": ("convergence", 12, 12),
-    "rising": ("convergence", 8, 8),
+    "rising": ("convergence", 3, 8),
     "never_fell": ("convergence", 8, 8),
     "oscillating": ("convergence", 5, 5),
     "ends_nonfinite": ("numbers", 8, 8),

@@ -13,6 +13,8 @@
 - ``diagnosis.py``: verdict, hypotheses and causal chain
 - ``explanations.py``: the list of hypotheses that a person is given
 - ``profile.py``: where time and memory of a run went
+- ``training_dynamics.py``, ``training_health.py``: where a training goes, and how healthy it is
+- ``robust_statistics.py``: noise, order and slope of a few numbers
 - ``measures.py``: shares, times, sizes and rates as a person would write them
 - ``step_spans.py``: a typical step laid out over time
 - ``comparison.py``: the comparison of two runs
