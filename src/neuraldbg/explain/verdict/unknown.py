@@ -74,6 +74,8 @@ def _observations(case: Case) -> Iterator[Evidence]:
     if never := unfed_words(case):
         yield Evidence(never, True, 2.5, 0.0)
     yield from _events(case)
+    for trend in case.metric_trends:
+        yield Evidence(f"the logged {trend.phrase}, while the loss fell", True, 1.5)
     # What the optimizer does is known of every run, and says least.
     if math.isfinite(case.lr):
         yield Evidence(f"{case.optimizer_name} has a learning rate of {number(case.lr)}", True, 0.5, case.lr)
