@@ -14,6 +14,7 @@ written by one function that says which one it is: ``LossSummary.ending`` (media
 - ``record_readings.py``: readings of the record that many causes need
 - ``symptom.py``: the worst symptom of a run, and its onset
 - ``loss_curve.py``: levels, noise and trend of a loss
+- ``metric_trends.py``: metrics of the program's own that do not follow the loss
 - ``first_nonfinite.py``: the step and the sites of the first NaN or infinity
 - ``depth_profiles.py``: weights, gradients, activations and units over depth
 - ``layer_facts.py``: facts about norms, dropout and outputs

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.evidence import depth_profiles
+from neuraldbg.explain.evidence.metric_trends import metric_trends
 from neuraldbg.explain.evidence.symptom import Symptoms
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.depth_profiles import Profile, Weight
+    from neuraldbg.explain.evidence.metric_trends import MetricTrend
 
 
 class Case(Symptoms):
@@ -39,6 +41,11 @@ class Case(Symptoms):
     def healthy_grad_norm(self) -> float:
         """90% quantile of the gradient norm before the onset, at least its median; NaN if too few are known."""
         return depth_profiles.healthy_norm(self)
+
+    @cached_property
+    def metric_trends(self) -> tuple[MetricTrend, ...]:
+        """Metrics that the program logged and that do not follow the training loss, which falls."""
+        return metric_trends(self)
 
     @cached_property
     def weights(self) -> tuple[Weight, ...]:

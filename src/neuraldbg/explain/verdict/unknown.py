@@ -76,6 +76,8 @@ def _observations(case: Case) -> Iterator[Evidence]:
     for change in case.changes[:3]:
         yield Evidence(change.said, True, 3.2)
     yield from _events(case)
+    for trend in case.metric_trends:
+        yield Evidence(f"the logged {trend.phrase}, while the loss fell", True, 1.5)
     # What the optimizer does is known of every run, and says least.
     if math.isfinite(case.rate):
         yield Evidence(f"{case.optimizer_name} has a learning rate of {number(case.rate)}", True, 0.5, case.rate)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.explain.evidence import targets
 from neuraldbg.explain.evidence.loss_curve import FEW, WORTH
+from neuraldbg.explain.evidence.metric_trends import trend_words
 from neuraldbg.explain.evidence.training_loop import brief, crashed, raised
 from neuraldbg.explain.evidence.unfed_layers import unfed_words
 from neuraldbg.explain.evidence.wording import listing, number, percent, plural
@@ -167,6 +168,8 @@ def _without_a_cause(case: Case, hypotheses: tuple[Hypothesis, ...], ending: str
         said = f"{_capital(_moved(case))} over {plural(steps, 'step')}: too few to judge.{ending}"
         return Judged("inconclusive", said)
     told = f"No problem found in {_counted(case, steps)}: {_moved(case)}"
+    if aside := trend_words(case.metric_trends):
+        told += f", {aside}"
     if unseen := gaps(case):
         more = f" ({len(unseen) - 1} more below)" if len(unseen) > 1 else ""
         hides = f"A fault may hide in what was not read: {unseen[0].what} {unseen[0].reason}{more}"

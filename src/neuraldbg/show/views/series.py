@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.layer_alias import resolve
-from neuraldbg.nouns import METRIC, SCALARS, nonfinite_of
+from neuraldbg.nouns import METRIC, SCALARS, STATS, nonfinite_of
 from neuraldbg.nouns.loss_names import loss_names
 from neuraldbg.nouns.step import metric_key
 from neuraldbg.show.axes.gaps import LONG
@@ -37,6 +37,8 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Lines:
     """Return the scalar or metric that ``stat`` names, else ``stat`` of the sites of ``layer`` or the guilty one."""
     if choice.stat is not None and (choice.stat in SCALARS or choice.stat.startswith(METRIC)):
         return _scalar(run, diagnosis, choice, choice.stat)
+    if f"{METRIC}{choice.stat}" in run.history.scalars and choice.stat not in (NORM, *STATS):
+        return _scalar(run, diagnosis, choice, f"{METRIC}{choice.stat}")
     kind, stat = choice.kind or "param_grad", choice.stat or NORM
     check(kind, stat)
     layer = _layer(run, diagnosis, choice, kind)

@@ -30,6 +30,7 @@ import numpy as np
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.evidence import targets
+from neuraldbg.explain.evidence.metric_trends import BESIDE, held_out
 from neuraldbg.explain.evidence.symptom import guessing_loss
 from neuraldbg.explain.evidence.wording import number, percent
 from neuraldbg.explain.finding import Tier, Weighing
@@ -177,6 +178,8 @@ def _weigh(case: Case, slot: TargetsFact, fit: TargetFit, term: LossTerm) -> Fin
             f"the network is right for {percent(right)} of {labels} labels{case.counted}, and always saying the main "
             f"class would be for {percent(main)}", 1.2, right, main,
         )  # fmt: skip
+    if trend := held_out(case.metric_trends):
+        weigh.speaks(f"the logged {trend.phrase}, while the training loss fell", BESIDE)
     if fit.spread > INDEPENDENT:
         weigh.against(
             "the inputs look like independent numbers: labels that depend on several of them at once, or on a few only "

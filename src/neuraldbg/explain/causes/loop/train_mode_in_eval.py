@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import Cause
 from neuraldbg.explain.evidence.inputs import agreed, batches, place
+from neuraldbg.explain.evidence.metric_trends import BESIDE, held_out
 from neuraldbg.explain.evidence.wording import listing, plural
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
@@ -118,6 +119,8 @@ def _weigh(case: Case, seen: EvaluationModesFact) -> Finding | None:
         weigh.speaks(f"each of these passes moved the running statistics of {listing(seen.norms)}", 0.7)
     if seen.dropout:
         weigh.speaks(f"{listing(seen.dropout)} dropped values in them", 0.4)
+    if trend := held_out(case.metric_trends):
+        weigh.speaks(f"the logged {trend.phrase}, while the training loss fell", BESIDE)
     active = [word for word, names in (("batch norm", seen.norms), ("dropout", seen.dropout)) if names]
     return weigh.conclude(
         f"a validation in training mode: {' and '.join(active)} of {seen.model!r} "
