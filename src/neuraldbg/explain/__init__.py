@@ -36,6 +36,7 @@ from neuraldbg.explain.evidence.wording import listing, plural
 from neuraldbg.explain.finding import Finding, Tier
 from neuraldbg.explain.names import Meaning, meaning
 from neuraldbg.explain.verdict import causal_chain, ranking, verdict
+from neuraldbg.explain.verdict.dating import dated
 from neuraldbg.explain.verdict.layer_words import LayerWords
 from neuraldbg.explain.verdict.source_lines import places
 from neuraldbg.explain.verdict.unknown import unknown
@@ -143,6 +144,7 @@ def judge_all(case: Case) -> tuple[list[tuple[Cause, Finding]], list[Unjudged]]:
 
 
 def _placed(case: Case, hypothesis: Hypothesis) -> Hypothesis:
+    hypothesis = dated(case, hypothesis)
     remedy = in_user_names(case, hypothesis.remedy)
     return replace(hypothesis, places=places(case, cause(hypothesis.cause), hypothesis), remedy=remedy)
 
