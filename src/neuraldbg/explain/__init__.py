@@ -39,6 +39,7 @@ from neuraldbg.explain.finding import Finding, Tier
 from neuraldbg.explain.missing_evidence import OF_THE_PROGRAM, missing_evidence
 from neuraldbg.explain.names import Meaning, meaning
 from neuraldbg.explain.verdict import causal_chain, ranking, verdict
+from neuraldbg.explain.verdict.dating import dated
 from neuraldbg.explain.verdict.layer_words import LayerWords
 from neuraldbg.explain.verdict.source_lines import places
 from neuraldbg.explain.verdict.unknown import unknown
@@ -146,6 +147,7 @@ def judge_all(case: Case) -> tuple[list[tuple[Cause, Finding]], list[Unjudged]]:
 
 
 def _placed(case: Case, hypothesis: Hypothesis) -> Hypothesis:
+    hypothesis = dated(case, hypothesis)
     remedy = hypothesis.remedy if case.by_hand else in_user_names(case, hypothesis.remedy)
     if case.by_hand:  # the code is torch's, and the program's framework is not known
         remedy = replace(remedy, code="", edits=())

@@ -51,6 +51,9 @@ class Finding:
     """Tier of the cause in this run, where its evidence is more direct than usual; None if it is the cause's own."""
     title: str = ""
     """Title of the cause in this run, where its evidence asks for other words; "" if it is the cause's own."""
+    since: int | None = None
+    """Last step before ``step`` at which the cause was known not to be at work, where the steps between were not read;
+    None if ``step`` is exact."""
 
     @property
     def log_odds(self) -> float:
@@ -97,7 +100,12 @@ class Weighing:
         doing: str = "",
         tier: Tier | None = None,
         title: str = "",
+        since: int | None = None,
     ) -> Finding:
         """Return the finding, with the evidence collected so far."""
         evidence, where = tuple(self.items), layer or None
-        return Finding(sentence, evidence, remedy, where, step, failure, equivalent, at, doing, tier, title)
+        exact = step is None or since is None or since >= step - 1
+        return Finding(
+            sentence, evidence, remedy, where, step, failure, equivalent, at, doing, tier, title,
+            None if exact else since,
+        )  # fmt: skip

@@ -151,6 +151,9 @@ class Hypothesis:
     """Name of the cause in a few words: "Softmax applied twice"; "" in a diagnosis made by an older version."""
     layer_alias: str = ""
     """Name of the layer by its type and order, ``linear1``, where its path is a number; else ""."""
+    since: int | None = None
+    """Last step before ``step`` at which the cause was known not to be at work, where no step between was read: it
+    began between the two. None if ``step`` is exact, or nothing earlier was read."""
 
     @property
     def label(self) -> str:
@@ -164,6 +167,7 @@ class Hypothesis:
 
     def __str__(self) -> str:
         when = f" at step {self.step}" if self.step is not None else ""
+        when = f" between steps {self.since} and {self.step}" if self.since is not None else when
         failure = self.failure[:1].upper() + self.failure[1:]
         if self.cause == UNKNOWN:
             where = f" in layer {self.place}" if self.layer else ""

@@ -85,7 +85,7 @@ class SettingChanges:
             yield ("training", model.name), float(training(model.root))
             for path, layer in model.mode_layers.items():
                 yield ("training", path), float(training(layer))
-                p = attribute(layer, "p") if is_a(layer, _DROPOUT) else None
+                p: Any = attribute(layer, "p") if is_a(layer, _DROPOUT) else None
                 if type(p) in _PLAIN:
                     yield ("dropout", path), float(p)
         if scene.params.by_id:

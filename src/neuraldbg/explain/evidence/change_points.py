@@ -39,6 +39,8 @@ READINGS = 5
 UNITS, OFF = 3.0, 3.0
 """Factor of the standard deviation, and standard deviations of the mean, by which inputs or targets come in other
 units; batches of one data set differ by far less."""
+SHIFT = 10.0
+"""Factor of the standard deviation by which inputs come in other units whatever the loss did."""
 OUTSIDE = 0.3
 """Change of a weight between two steps, relative to its size, that no usual treatment of weights makes."""
 NAMES = {
@@ -159,6 +161,34 @@ def _batches(run: RecordReadings, onset: int) -> Iterator[ChangePoint]:
         if before > 0 and max(before / after, after / before) > FACTOR:
             words = f"the size of the batches {_went(before, after)}"
             yield ChangePoint("batch_size", int(size.steps[at - 1]), int(size.steps[at]), words, before, after)
+
+
+def input_shift(run: RecordReadings) -> ChangePoint | None:
+    """Return the largest change of scale of an input, by ``SHIFT`` at least, wherever it lies in the run; None if there
+    is none. Where the loss jumped between the readings, that is its step.
+    """
+    best: tuple[float, ChangePoint] | None = None
+    for row in run.layout.rows("input"):
+        site = run.layout.sites[row]
+        if site.dtype.removeprefix("torch.").startswith(("int", "uint", "bool")):
+            continue
+        mean, std = (run.run.series(row, name).finite() for name in ("mean", "std"))
+        if len(mean) != len(std) or len(std) < 2 * READINGS or not (std.values > 0).all():
+            continue
+        size = np.log(std.values)
+        levels = np.median(np.lib.stride_tricks.sliding_window_view(size, READINGS), axis=1)
+        turns = np.abs(levels[READINGS:] - levels[:-READINGS])
+        at = READINGS + int(turns.argmax())
+        if not turns.max() > math.log(SHIFT):
+            continue
+        # Of windows that overlap the change, the change is where neighbours differ most.
+        near = np.abs(np.diff(size[at - READINGS : at + READINGS]))
+        at += int(near.argmax()) + 1 - READINGS
+        words = "the inputs" if site.name in ("", "0", "x", "input") else f"the input {site.name!r}"
+        found = _shifted("inputs", words, mean, std, at)
+        if found is not None and (best is None or turns.max() > best[0]):
+            best = float(turns.max()), found
+    return best[1] if best is not None else None
 
 
 def _shift(what: str, words: str, mean: Series, std: Series, onset: int) -> Iterator[ChangePoint]:

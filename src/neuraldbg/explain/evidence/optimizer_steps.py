@@ -118,9 +118,8 @@ def shrinking(case: Case, *, norms: bool = False, since: int = 0) -> list[Shrink
         site = case.layout.sites[row]
         size = case.run.series(row, "rms").finite()
         if len(size) and since:
-            size = size.between(
-                int(size.steps[max(0, np.searchsorted(size.steps, since, "right") - 1)]), case.steps_taken
-            )
+            begin = max(0, int(np.searchsorted(size.steps, since, "right")) - 1)
+            size = size.between(int(size.steps[begin]), case.steps_taken)
         against = case.layout.rows("update" if apart else "param_grad", site.module, site.name)
         if len(size) < 2 or not size.values[0] > 0 or not against:
             continue

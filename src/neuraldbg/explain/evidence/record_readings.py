@@ -234,6 +234,12 @@ class RecordReadings:
         hit = np.flatnonzero((history.steps <= step) & (step < history.steps + history.width))
         return bool(self._read[hit].any())
 
+    def last_read(self, step: int) -> int | None:
+        """Return the last step before a step whose sites were read; None if there is none."""
+        history = self.history
+        ends = (history.steps + history.width - 1)[self._read & (history.steps + history.width - 1 < step)]
+        return int(ends.max()) if len(ends) else None
+
     def read_within(self, first: int, end: int) -> bool:
         """Return True if the sites were read in any step from ``first`` on and before ``end``."""
         history = self.history

@@ -224,9 +224,11 @@ def _starved(run: RecordReadings) -> Trouble | None:
 def _rose(run: RecordReadings, stream: int) -> str:
     """Write the whole course of a loss that rose, of which the end alone says little."""
     loss, words = run.loss_of(stream), run.loss_words(stream)
-    peak = f", with a peak of {number(loss.peak)}" if loss.peak > 10 * abs(loss.last) else ""
-    if not loss.best < 0.95 * loss.initial or len(loss.finite) < ENOUGH:
-        begun = number(loss.initial) if not loss.best < 0.95 * loss.initial else loss.lowest
+    fallen = loss.best < 0.95 * loss.initial
+    top = float(loss.finite.values[loss.finite.steps >= (loss.risen_from if fallen else 0)].max())
+    peak = f", with a peak of {number(top)}" if top > 10 * abs(loss.last) else ""
+    if not fallen or len(loss.finite) < ENOUGH:
+        begun = loss.lowest if fallen else number(loss.initial)
         return f"{words} rose from {begun} to {loss.ending} over {_steps(run)}{peak}"
     verb = "jumped" if loss.jumped else "rose"
     stayed = " and stayed there" if loss.stays else ""

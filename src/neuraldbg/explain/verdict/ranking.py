@@ -198,4 +198,5 @@ def _hypothesis(weighed: Weighed, rank: int) -> Hypothesis:
         explains=tuple(sorted(cause.explains)),
         places=(CodeLine(finding.at.file, finding.at.number, finding.at.text, finding.doing),) if finding.at else (),
         title=finding.title or cause.title,
+        since=finding.since,
     )

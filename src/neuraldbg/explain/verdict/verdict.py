@@ -36,6 +36,8 @@ PASSES = 10
 """Backward passes without an optimizer step after which the summary explains why steps may not be seen."""
 MANY = 2000
 """Steps after which a loss that has hardly fallen is no longer just slow to start."""
+LOW = 3.0
+"""Ratio of the level of a loss at its end to its lowest one from which the lowest one is told, too."""
 CHANGES = 3
 """Changes of the program before a failure that are told beside it where no cause is credible."""
 UNTOLD = ("label_noise", "target_misaligned")
@@ -234,8 +236,10 @@ def _place(hypothesis: Hypothesis) -> str:
     told = not hypothesis.layer or re.search(rf"(?<![\w.]){re.escape(hypothesis.layer)}(?![\w.])", hypothesis.sentence)
     layer = "" if told else f", {where} layer {hypothesis.layer!r}"
     step = hypothesis.step
-    said = re.search(rf"\bstep {step}\b|between steps \d", hypothesis.sentence)
+    said = re.search(rf"\bstep {step}\b|between (steps )?\d", hypothesis.sentence)
     when = "" if not step or said else f", since step {step}"
+    if when and hypothesis.since is not None:
+        when = f", since a step between {hypothesis.since} and {step}"
     return layer + when
 
 
@@ -272,7 +276,10 @@ def _during(case: Case, stream: int) -> str:
 
 def _moved_one(loss: LossSummary, words: str) -> str:
     verb = "went" if _signed(loss) else "fell" if loss.learned else "rose" if _rose(loss) else "went"
-    return f"{words} {verb} from {number(loss.initial)} to {loss.ending}"
+    low = ""
+    if loss.left_best and loss.last > LOW * loss.best > 0:  # it came back only in part
+        low = f", after a low of {number(loss.best)} by step {loss.best_step}"
+    return f"{words} {verb} from {number(loss.initial)} to {loss.ending}{low}"
 
 
 def _halted(case: Case) -> bool:

@@ -43,6 +43,8 @@ def percent(confidence: float) -> str:
 def place(cause: Hypothesis) -> list[str]:
     """Return the layer and the first step of a hypothesis in words, if known."""
     layer = [cause.place if cause.layer_alias else called(cause.layer)] if cause.layer else []
+    if cause.step is not None and cause.since is not None:
+        return [*layer, f"between steps {cause.since:,} and {cause.step:,}"]
     return layer + ([f"step {cause.step:,}"] if cause.step is not None else [])
 
 

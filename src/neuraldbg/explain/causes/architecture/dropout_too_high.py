@@ -84,6 +84,7 @@ def judge(case: Case) -> Finding | None:
         ),
         layer=worst if worst in case.layout.by_path else None,
         step=began(case, change) if change is not None else 0,
+        since=change.since if change is not None else None,
         failure=case.trouble.name or "training without most of the values",
     )
 

@@ -28,6 +28,7 @@ import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, UNITS, Cause
 from neuraldbg.explain.edits import before
+from neuraldbg.explain.evidence.change_points import input_shift
 from neuraldbg.explain.evidence.inputs import experiments
 from neuraldbg.explain.evidence.late_changes import began, weigh_change
 from neuraldbg.explain.evidence.targets import slots, term_of
@@ -165,7 +166,7 @@ def judge(case: Case) -> Finding | None:
         return alone
     odd, change = find(case), case.change("inputs")
     if odd is None:
-        return _from_then_on(case, change) if change is not None else None
+        return _from_then_on(case, change) if change is not None else _other_units(case)
     weigh = Weighing()
     unread = "" if odd.seen == odd.step else f"; before it, from step {odd.step} on, batches were not read"
     weigh.speaks(
@@ -208,12 +209,37 @@ def judge(case: Case) -> Finding | None:
     return replace(finding, title=f"{_amount(odd).capitalize()} batches unlike the others") if several else finding
 
 
+def _other_units(case: Case) -> Finding | None:
+    """Weigh inputs that come in other units from a step on, at which the loss jumped, though it came down again."""
+    change = input_shift(case)
+    if change is None:
+        return None
+    before, after = change.since, min(change.until + NEAR, case.steps_taken)
+    jumped = next((step for step in range(before + 1, after + 1) if _jumped(case, step)), None)
+    if jumped is None:
+        return None
+    weigh, usual = Weighing(), float(np.median(case.loss.finite.between(0, jumped - 1).values))
+    weigh.speaks(change.said, 3.0 + min(_orders(change), 1.0), change.after, change.before)
+    weigh.speaks(f"the loss of step {jumped} is {number(case.loss.series.at(jumped))}, the median before it "
+                 f"{number(usual)}", 2.5, case.loss.series.at(jumped), usual)  # fmt: skip
+    weigh.against("the training gets over it", 1.0)
+    return _unlike(case, weigh, change, jumped)
+
+
+def _orders(change: ChangePoint) -> float:
+    return abs(math.log10(change.after / change.before)) - 1 if change.after > 0 < change.before else 1.0
+
+
 def _from_then_on(case: Case, change: ChangePoint) -> Finding:
     """Weigh inputs that are unlike those before from a step on, and no larger: zeros, another unit, a shift."""
     weigh = Weighing()
     weigh_change(case, weigh, change)
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.5)
+    return _unlike(case, weigh, change, began(case, change))
+
+
+def _unlike(case: Case, weigh: Weighing, change: ChangePoint, step: int) -> Finding:
     finding = weigh.conclude(
         f"batches unlike those before: {change.said}",
         Remedy(
@@ -221,7 +247,8 @@ def _from_then_on(case: Case, change: ChangePoint) -> Finding:
             "nothing.",
             "print(x.mean(), x.std())  # before and after that step",
         ),
-        step=began(case, change),
+        step=step,
+        since=change.since,
         failure=case.trouble.name or "loss spike",
     )
     return replace(finding, title="Many batches unlike the others")

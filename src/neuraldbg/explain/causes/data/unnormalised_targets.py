@@ -79,6 +79,7 @@ def _late(case: Case, term: LossTerm, change: ChangePoint) -> Finding:
         ),
         layer=term.layer,
         step=began(case, change),
+        since=change.since,
         failure=case.trouble.name or "badly scaled targets",
     )
 

@@ -29,6 +29,7 @@ from neuraldbg.explain.edits import before
 from neuraldbg.explain.evidence.wording import listing, percent, verb
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.change import ChangeFact
 from neuraldbg.nouns.facts.modes import ModesFact
 
 if TYPE_CHECKING:
@@ -59,6 +60,10 @@ def _weigh(case: Case, modes: ModesFact) -> Finding | None:
     read_before = int(counts.steps[hit[0] - 1]) if len(hit) and hit[0] else -1
     known = [step for step in still if read_before < step < start]
     start = known[0] if known else start
+    # Modes are compared every few steps, too: the change lies between two of these.
+    turns = case.run.versions(ChangeFact, what="training", name=modes.model)
+    near = [one for _, one in turns if not one.after and one.since < start <= one.until + 1]
+    since = near[-1].since if near else None
     weigh = Weighing()
     types = sorted({layer.type for path in layers if (layer := case.layout.by_path.get(path))})
     if modes.training:
@@ -83,8 +88,10 @@ def _weigh(case: Case, modes: ModesFact) -> Finding | None:
         weigh.speaks(f"it began at step {start}, right after a pass without gradients (a validation)", 1.0, start)
     elif start > 0:
         weigh.speaks(f"the model was in training mode before step {start}", 0.5, start)
+    exact = since is None or since >= start - 1
+    when = f"step {start}" if exact else f"a step between {since} and {start}"
     return weigh.conclude(
-        f"a model left in evaluation mode since step {start}: {listing(types or layers)} "
+        f"a model left in evaluation mode since {when}: {listing(types or layers)} "
         f"{verb(types or layers, 'does', 'do')} not work as in training",
         Remedy(
             "Switch back to training mode after validation, at the beginning of each epoch.",
@@ -92,6 +99,7 @@ def _weigh(case: Case, modes: ModesFact) -> Finding | None:
             (before("forward", "model.train()"),),
         ),
         step=start,
+        since=since,
         failure=case.trouble.name or "training in evaluation mode",
     )
 

@@ -105,6 +105,7 @@ def judge(case: Case) -> Finding | None:
         ),
         layer=owner(names[0]),
         step=began(case, change) if late and change is not None else 0,
+        since=change.since if late and change is not None else None,
         failure=case.trouble.name if late and case.trouble.any else "untrained layer",
     )
 
@@ -137,6 +138,7 @@ def _nothing_trains(case: Case, names: list[str], change: ChangePoint | None) ->
             "Unfreeze what should be trained.", "model.requires_grad_(True)", (once_made("model.requires_grad_(True)"),)
         ),
         step=began(case, change) if change is not None else 0,
+        since=change.since if change is not None else None,
         failure=case.trouble.name if change is not None and case.trouble.any else "training without effect",
     )
 

@@ -112,6 +112,7 @@ def _late(case: Case, term: LossTerm, change: ChangePoint) -> Finding:
         Remedy("Minimise the loss all the time: look for what turns its sign round.", "loss = abs(weight) * loss"),
         layer=term.layer,
         step=began(case, change),
+        since=change.since,
         failure="growing misfit",
     )
 

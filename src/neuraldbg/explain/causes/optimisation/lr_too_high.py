@@ -116,6 +116,7 @@ def judge(case: Case) -> Finding | None:
         if change is None
         else _undo(case, change),
         step=began(case, change) if change is not None else int(over[0]) if len(over) else 0,
+        since=change.since if change is not None else None,
         failure=case.trouble.name or "unstable training",
         tier=Tier.CERTAIN if change is not None else Tier.SPECIFIC if lr > 10 * largest else None,
     )

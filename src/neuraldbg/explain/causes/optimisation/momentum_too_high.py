@@ -97,6 +97,7 @@ def judge(case: Case) -> Finding | None:
             (arguments(f"lr={lr}, {setting_}"),),
         ),
         step=began(case, change) if change is not None else 0,
+        since=change.since if change is not None else None,
         failure=case.trouble.name or "oscillation",
         tier=Tier.CERTAIN if change is not None else None,
         equivalent=("lr_too_high",) if heavy < 1 and not share > UPHILL else (),

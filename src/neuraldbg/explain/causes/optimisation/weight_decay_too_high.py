@@ -76,9 +76,10 @@ def judge(case: Case) -> Finding | None:
         weigh_trouble(case, weigh)
     value = rounded(min(0.01 if apart else 1e-4, decay / 100))
     since = f" ({change.words.removeprefix('the ')} {change.when})" if change is not None else ""
+    size = f"{percent(kept)} of their {'first ' * (change is None)}size"
+    shrunk = f", which has shrunk the weights to {size}" if change is None or kept < 0.9 else ""
     return weigh.conclude(
-        f"a weight decay that is too high: {number(decay)} with {case.optimizer_name}, which has shrunk the weights to "
-        f"{percent(kept)} of their {'first ' * (change is None)}size{since}",
+        f"a weight decay that is too high: {number(decay)} with {case.optimizer_name}{shrunk}{since}",
         Remedy(
             f"Lower weight_decay from {number(decay)} to about {value}.",
             f"optimizer = torch.optim.{case.optimizer_name}(model.parameters(), "
@@ -86,6 +87,7 @@ def judge(case: Case) -> Finding | None:
             (arguments(f"weight_decay={value}"),),
         ),
         step=began(case, change) if change is not None else 0,
+        since=change.since if change is not None else None,
         tier=Tier.CERTAIN if change is not None else None,
         failure=case.trouble.name or "shrinking weights",
         equivalent=("decay_on_norms",) if case.decayed_norms and strength < STRONG else (),

@@ -1,0 +1,27 @@
+"""The dates of hypotheses: a step that was found in a full step lies between that and the full step before it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from neuraldbg.explain.evidence.symptom import KINDS
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.nouns import Hypothesis
+
+
+def dated(case: Case, hypothesis: Hypothesis) -> Hypothesis:
+    """Return a hypothesis with the interval in which its cause began, where its step is the first that was read after a
+    stretch of light steps. If the symptom that it explains began in that stretch, the cause did no later.
+    """
+    step, onset = hypothesis.step, case.onset
+    if not step or hypothesis.since is not None or not case.skips or step == onset:
+        return hypothesis
+    before = case.last_read(step)
+    if before is None or before >= step - 1 or not case.was_read(step):
+        return hypothesis
+    if KINDS.get(case.trouble.kind) in hypothesis.explains and onset is not None and before + 1 < onset < step:
+        step = onset
+    return replace(hypothesis, step=step, since=before)

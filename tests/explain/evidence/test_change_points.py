@@ -1,0 +1,169 @@
+"""Changes of a program before a failure: dated, quoted, judged by what follows them, and no alarm without harm."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.explain.evidence.test_late_losses import sound
+from tests.explain.run_builder import Build
+from tests.explain.test_mostly_light_runs import lightened
+
+from neuraldbg.explain import diagnose
+from neuraldbg.explain.evidence.case import Case
+
+STEPS, AT = 1500, 1200
+FULL = (*range(16), 32, 64, 128, 256, 512, 1024, *range(1201, 1217))
+
+
+def late(*, ruin: bool = True, level: float = 8.0) -> Build:
+    """A training that is sound up to step AT, and lost from it on if ``ruin``."""
+    values = sound(STEPS)
+    if ruin:
+        values[AT:] = level * np.exp(0.1 * np.random.default_rng(0).standard_normal(STEPS - AT))
+    return Build(steps=STEPS).loss(values)
+
+
+def change(build: Build, what: str, before: float, after: float, since: int = 1187, until: int = 1202, **more) -> Build:
+    value = {"stream": 0, "name": "", "names": [], **more}
+    return build.fact("change", until, what=what, before=before, after=after, since=since, until=until, **value)
+
+
+def thin(build: Build):
+    return lightened(build.build(), FULL)
+
+
+def test_the_rate_in_force_is_quoted_with_the_step_at_which_it_rose():
+    found = diagnose(thin(late().scalar("lr", 5.0, slice(AT - 2, None))))
+    top = found.hypotheses[0]
+    assert (top.cause, top.step, top.since) == ("lr_too_high", AT - 2, None)
+    assert "a learning rate of 5 with SGD, which rose from 0.1 to 5 at step 1198" in found.summary
+    assert not any("the same learning rate" in one.statement for one in top.evidence)
+    assert "0.1" in top.remedy.text
+    assert top.confidence > 0.9
+
+
+def test_a_rate_that_crept_up_is_quoted_too():
+    found = diagnose(
+        thin(late().scalar("lr", np.geomspace(0.1, 20.0, 600), slice(AT - 600, AT)).scalar("lr", 20.0, slice(AT, None)))
+    )
+    top = found.hypotheses[0]
+    assert top.cause == "lr_too_high"
+    assert "in small steps" in top.sentence
+    assert top.step <= AT
+
+
+def test_a_restart_at_a_rate_that_was_well_before_is_no_cause():
+    wave = 0.1 * (1 + np.cos(np.pi * (np.arange(STEPS) % 400) / 400)) / 2 + 1e-5
+    found = diagnose(thin(late().scalar("lr", wave)))
+    assert all(h.cause != "lr_too_high" or h.confidence < 0.5 for h in found.hypotheses)
+    assert "the learning rate rose from 1.2e-5" not in diagnose(thin(late(ruin=False).scalar("lr", wave))).summary
+
+
+@pytest.mark.parametrize(
+    ("what", "before", "after", "cause", "said"),
+    [
+        ("momentum", 0.9, 0.999, "momentum_too_high", "momentum rose from 0.9 to 0.999 between steps 1187 and 1202"),
+        (
+            "weight_decay",
+            1e-4,
+            5.0,
+            "weight_decay_too_high",
+            "weight decay rose from 0.0001 to 5 between steps 1187 and",
+        ),
+    ],
+)
+def test_a_setting_that_was_raised_is_the_cause_and_its_interval_is_told(what, before, after, cause, said):
+    build = change(late(), what, before, after)
+    group = {"lr": 0.1, "params": 6}
+    build.fact("optimizer", 1202, **build.group(groups=[{**group, what: after}]))
+    found = diagnose(thin(build))
+    top = found.hypotheses[0]
+    assert (top.cause, top.step, top.since) == (cause, AT, 1187)
+    assert said in top.sentence
+    assert "since step" not in found.summary  # told once, as an interval
+    assert str(top).startswith("Loss divergence originated in the training loop between steps 1187 and 1200")
+
+
+def test_dropout_and_frozen_layers_of_a_change_are_named():
+    build = late(level=2.0)
+    build.layer("drop", "Dropout", p=0.1)
+    top = diagnose(thin(change(build, "dropout", 0.1, 0.95, stream=None, name="drop"))).hypotheses[0]
+    assert (top.cause, top.layer, top.step) == ("dropout_too_high", "drop", AT)
+    assert "rose from 0.1 to 0.95 between steps 1187 and 1202" in top.sentence
+    names = ["fc3.bias", "fc3.weight"]
+    top = diagnose(thin(change(late(level=2.0), "trainable", 6, 4, stream=None, names=names))).hypotheses[0]
+    assert (top.cause, top.layer, top.step) == ("param_frozen", "fc3", AT)
+
+
+def test_a_change_is_told_where_no_cause_is_known():
+    found = diagnose(thin(change(late(), "beta2", 0.999, 0.5)))
+    assert "None of the known causes explains it; the second beta fell from 0.999 to 0.5 between" in found.summary
+
+
+def test_changes_without_harm_are_no_alarm():
+    build = late(ruin=False).scalar("lr", 0.5, slice(AT, None)).scalar("batch_size", 64, slice(AT, None))
+    change(build, "momentum", 0.5, 0.9)
+    change(build, "trainable", 4, 6, stream=None, names=["fc1.weight"])
+    change(build, "optimizer", 0, 0)
+    run = thin(build)
+    assert diagnose(run).verdict == "healthy"
+    assert Case(run).changes == ()
+
+
+def test_a_change_long_before_or_after_the_onset_is_not_held_to_be_its_reason():
+    for at in (600, 1300):
+        run = thin(change(late(), "momentum", 0.5, 0.9, since=at - 20, until=at))
+        assert Case(run).change("momentum") is None
+    assert diagnose(thin(late().scalar("lr", 5.0, slice(300, None)))).hypotheses[:1] == ()
+
+
+def test_inputs_in_other_units_are_a_change_between_two_readings():
+    build = late()
+    for stat, value in (("std", 0.0), ("rms", 0.0), ("min", 0.0), ("max", 0.0)):
+        build.stat("input", "", stat, value, slice(AT, None))
+    top = diagnose(thin(build)).hypotheses[0]
+    assert (top.cause, top.step, top.since) == ("bad_batch", AT, 1024)
+    assert "all values of the inputs became 0 between steps 1024 and 1201" in top.sentence
+
+
+def test_targets_in_other_units_and_a_sign_turned_round_are_changes_of_the_loss():
+    plain = {"kind": "mse", "classes": 0, "target_dtype": "float32", "sign": 1}
+    target = {"mean": 0.0, "std": 1.5, "min": -4.0, "max": 4.0}
+    build = late(level=9e3).loss_term(**plain, target=target)
+    for step in (256, 512, 1024):
+        build.fact("loss", step, stream=0, ops=[], terms=[build.term(**plain, target={**target, "std": 1.4})])
+    build.fact("loss", 1201, stream=0, ops=[], terms=[build.term(**plain, target={**target, "std": 140.0})])
+    top = diagnose(thin(build)).hypotheses[0]
+    assert (top.cause, top.step) == ("unnormalised_targets", AT)
+    assert "their standard deviation rose from 1.4 to 140 between steps 1024 and 1201" in top.sentence
+    values = sound(STEPS)
+    values[AT - 40 : AT] *= -1
+    values[AT:] = np.nan
+    build = Build(steps=STEPS).ruin(AT).loss(values).loss_term(sign=1)
+    build.fact("loss", AT - 8, stream=0, ops=[], terms=[build.term(sign=-1)])
+    top = diagnose(thin(build)).hypotheses[0]
+    assert (top.cause, top.step, top.since) == ("loss_sign_flip", AT - 40, None)  # dated by the first negative loss
+
+
+def test_labels_that_no_longer_belong_to_their_inputs_jump_to_the_level_of_a_guess():
+    def run(**more):
+        values = sound(STEPS, last=0.1)
+        values[AT:] = np.log(10) * np.exp(0.02 * np.random.default_rng(0).standard_normal(STEPS - AT))
+        values[AT : AT + 5] = 7.0
+        build = Build(steps=STEPS).loss(values)
+        for name, value in more.items():
+            build.scalar(name, value, slice(AT - 1, None))
+        return diagnose(thin(build))
+
+    top = run().hypotheses[0]
+    assert (top.cause, top.step) == ("label_noise", AT)
+    assert all(h.cause != "label_noise" for h in run(grad_norm=50.0).hypotheses)  # a large step came before
+    assert all(h.cause != "label_noise" for h in run(lr=2.0).hypotheses)
+
+
+def test_a_cause_that_full_steps_date_lies_between_two_of_them():
+    build = late(level=3.0)
+    build.fact("modes", 1201, model="Net", training=False, eval_layers=["drop"], mode_layers=["drop"])
+    build.layer("drop", "Dropout", p=0.1).scalar("eval_layers", 1.0, slice(AT, None))
+    top = diagnose(thin(build)).hypotheses[0]
+    assert (top.cause, top.step, top.since) == ("eval_mode_left_on", AT, 1024)

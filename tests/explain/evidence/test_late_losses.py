@@ -1,0 +1,118 @@
+"""Losses that were sound for long: the level that they lost, the step from which they lost it, and harmless rises."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.explain.run_builder import Build
+
+from neuraldbg.explain import diagnose
+from neuraldbg.explain.evidence.loss_curve import LossSummary
+from neuraldbg.nouns import Series
+
+
+def summary(values) -> LossSummary:
+    n = len(values)
+    return LossSummary(Series(np.arange(n), np.asarray(values, dtype=float), np.ones(n, np.int64)))
+
+
+def sound(steps, first=2.3, last=0.01, noise=0.1, seed=0):
+    """A loss that falls within a fifth of its steps, with noise in proportion to its level."""
+    rng = np.random.default_rng(seed)
+    level = last + (first - last) * np.exp(-5 * np.arange(steps) / (steps / 5))
+    return level * np.exp(noise * rng.standard_normal(steps))
+
+
+def test_a_loss_that_scatters_more_after_its_collapse_than_it_rose_has_diverged():
+    rng = np.random.default_rng(0)
+    after = np.abs(1.6 + 0.8 * rng.standard_normal(2200))
+    loss = summary([*sound(800), *after])
+    assert 5 * loss.noise > loss.last - loss.best  # the noise of the whole series hides the rise
+    assert loss.diverged
+    assert loss.calm < 0.01
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    at=st.integers(400, 1900), level=st.floats(1.8, 300.0), ramp=st.integers(1, 15), seed=st.integers(0, 10**6),
+    scatter=st.floats(0.02, 0.5),
+)  # fmt: skip
+def test_the_rise_is_dated_where_it_begins(at, level, ramp, seed, scatter):
+    rng = np.random.default_rng(seed)
+    values = sound(2000, seed=seed)
+    share = np.minimum(np.arange(1, 2001 - at) / ramp, 1.0)
+    values[at:] = values[at:] ** (1 - share) * (level * np.exp(scatter * rng.standard_normal(2000 - at))) ** share
+    loss = summary(values)
+    if 2000 - at < loss.window:  # fewer losses than make a level
+        return
+    assert loss.diverged
+    assert loss.jumped
+    assert at - 1 <= loss.risen_from <= at + ramp
+    assert loss.best_step < at + loss.window
+
+
+def test_an_outlier_before_the_rise_is_not_its_begin():
+    values = sound(1000)
+    values[600:] = 2.0
+    values[560] = 5.0
+    assert summary(values).risen_from == 600
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_new_task_that_is_being_learnt_comes_back_and_one_that_settles_does_not(seed):
+    again = np.concatenate([sound(1000, seed=seed), sound(1000, last=0.05, seed=seed + 9)])
+    assert not summary(again).diverged
+    creeping = np.concatenate([sound(1000, seed=seed), 1.6 - 1e-4 * np.arange(1000)])
+    creeping[1000:] += 0.02 * np.random.default_rng(seed).standard_normal(1000)
+    loss = summary(creeping)
+    assert loss.still_falling  # by a tenth of what was lost
+    assert loss.diverged
+
+
+def test_a_batch_of_one_whose_losses_have_two_levels_has_not_diverged():
+    rng = np.random.default_rng(3)
+    values = np.where(rng.random(3000) < np.linspace(0.9, 0.35, 3000), 2.5, 0.02) * np.exp(
+        0.1 * rng.standard_normal(3000)
+    )
+    assert not summary(values).diverged
+
+
+def test_the_whole_course_is_told():
+    found = diagnose(Build(steps=1500).loss(np.r_[sound(1200), np.full(300, 8.7)]).build())
+    assert found.verdict in ("suspect", "failing")
+    assert "the loss fell to 0.00" in found.summary.lower()
+    assert "then jumped to 8.7 (median of the last 50 losses) from step 1200 on and stayed there" in found.summary
+
+
+def test_a_loss_that_was_huge_at_first_may_lose_all_against_a_constant_guess():
+    values = np.r_[np.geomspace(100.0, 3.0, 50), sound(950)]
+    values[800:] = 2.3 + 0.01 * np.random.default_rng(0).standard_normal(200)  # the guess of ten classes
+    found = diagnose(Build(steps=1000).loss(values).build())
+    assert found.verdict in ("suspect", "failing")
+    assert "jumped to 2.3" in found.summary
+
+
+def test_a_squared_error_that_loses_orders_of_magnitude_in_a_jump_is_suspect_and_a_cross_entropy_is_not():
+    values = sound(1500, first=2.0, last=0.001)
+    values[1200:] = 0.2 * np.exp(0.1 * np.random.default_rng(0).standard_normal(300))
+    classes = Build(steps=1500).loss(values)
+    squared = Build(steps=1500).loss(values).loss_term(
+        kind="mse", classes=0, target_dtype="float32", target={"mean": 0.0, "std": 1.5, "min": -4, "max": 4}
+    )  # fmt: skip
+    assert diagnose(classes.build()).verdict == "healthy"  # as with smoothed labels, or augmented data
+    assert "after a low of 0.00" in diagnose(classes.build()).summary
+    found = diagnose(squared.build())
+    assert found.verdict == "suspect"
+    assert "then jumped to 0.194 (median of the last 50 losses) from step 1200 on and stayed there. " in found.summary
+
+
+def test_weights_without_any_gradient_at_the_end_are_told_with_their_date():
+    build = Build(steps=1000).scalar("grad_norm", 0.0, slice(700, None))
+    build.loss(0.4 + 0.01 * np.random.default_rng(0).standard_normal(300), slice(700, None))
+    found = diagnose(build.build())
+    assert found.verdict in ("suspect", "failing")
+    assert "no gradient has reached the weights from step 700 on" in found.summary.lower()
+    solved = Build(steps=1000).scalar("grad_norm", 0.0, slice(700, None)).loss(0.0, slice(600, None))
+    assert "no gradient has reached" not in diagnose(solved.build()).summary.lower()
