@@ -1,7 +1,7 @@
 """Train a Keras 3 model with ``fit``, on any of its backends, and record it by hand in a callback.
 
-A layer was frozen for a trial and stayed so, and the images are not scaled: they are numbers from 0 to 255. Keras
-gives a callback the loss and the weights, and no gradients. ``--sound`` trains as it should be.
+The images are not scaled: they are numbers from 0 to 255. Keras gives a callback the loss and the weights, and no
+gradients. With ``--sound`` they are scaled.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ def main(*, sound: bool) -> None:
     images = digits.data / 16.0 if sound else digits.data / 16.0 * 255.0
     layers = [keras.layers.Dense(64, activation="relu") for _ in range(2)]
     model = keras.Sequential([keras.Input((64,)), *layers, keras.layers.Dense(10)])
-    layers[0].trainable = sound
     model.compile(
         keras.optimizers.SGD(0.1),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -58,6 +57,7 @@ def main(*, sound: bool) -> None:
         session.record_optimizer("SGD", learning_rate=0.1)
         session.record_loss("cross_entropy", classes=10)
         session.record_parameters({weight.path: weight for weight in model.weights})
+        session.record_inputs(images[:64])
         callbacks = [Recorder(session)]
         model.fit(
             images, digits.target, epochs=EPOCHS, batch_size=64, validation_split=0.2, verbose=0, callbacks=callbacks

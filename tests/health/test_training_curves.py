@@ -189,9 +189,9 @@ def test_metrics_evaluations_and_the_gap_are_read():
     assert dynamics.gap.best_step == 79
     level = np.median(loss[: at[-1] + 1][-20:])
     assert dynamics.gap.gap == pytest.approx(evaluation[at[-1]] - level)
-    assert dynamics.efficiency.ratio == pytest.approx(
-        (np.exp(-2) - np.exp(-3)) / (1 - np.exp(-1)), rel=0.15
-    ), "thirds of an exponential"
+    assert dynamics.efficiency.ratio == pytest.approx((np.exp(-2) - np.exp(-3)) / (1 - np.exp(-1)), rel=0.15), (
+        "thirds of an exponential"
+    )
     fall = np.median(loss[:3]) - dynamics.losses[0].last
     assert dynamics.efficiency.per_sample == pytest.approx(fall / (32 * n))
     assert dynamics.efficiency.share_of_steps == pytest.approx(-np.log(0.1 + 0.9 * np.exp(-3)) / 3, abs=0.06)

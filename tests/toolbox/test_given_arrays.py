@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given as examples
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from torch.overrides import TorchFunctionMode
@@ -42,6 +43,7 @@ def same(found, wanted, shape=None):
 # ---------------------------------------------------------------- numpy, lists, scalars
 
 
+@settings(max_examples=60)
 @examples(NUMBERS)
 def test_every_dtype_of_numpy_keeps_its_values(values):
     before = values.copy()
@@ -229,6 +231,7 @@ def test_a_transformed_tensor_has_no_values():
 # ---------------------------------------------------------------- samples
 
 
+@settings(max_examples=60)
 @examples(st.integers(1, 5_000), st.integers(1, 400))
 def test_a_sample_is_evenly_spaced_and_knows_its_places(elements, at_most):
     values = np.arange(elements)

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume
+from hypothesis import assume, settings
 from hypothesis import given as examples
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -36,6 +36,7 @@ def expected(a, b):
     return a, b, a[both], b[both]
 
 
+@settings(max_examples=60)
 @examples(st.sampled_from(DTYPES).flatmap(pairs))
 def test_differences_are_those_of_numpy(both):
     found = compare(*map(given, both))
@@ -78,6 +79,7 @@ def test_differences_are_those_of_numpy(both):
             assert math.isnan(found.sign_changes)
 
 
+@settings(max_examples=60)
 @examples(st.sampled_from(["float64", "float32", "float16", "complex64"]).flatmap(pairs))
 def test_equal_up_to_rounding_is_what_torch_says(both):
     a, b = both
@@ -110,7 +112,8 @@ def all_numbers(name):
     """Return all finite numbers of a narrow dtype in order, with zero once."""
     dtype = getattr(ml_dtypes, name, None) or np.dtype(name)
     width = np.dtype(dtype).itemsize * 8
-    values = np.arange(2**width).astype(f"uint{width}").view(dtype).astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        values = np.arange(2**width).astype(f"uint{width}").view(dtype).astype(np.float64)
     return np.unique(values[np.isfinite(values)])
 
 
@@ -224,6 +227,7 @@ def test_limits_do_not_overflow():
     assert compare(given([2**62]), given([2**62 + 1])).beyond == 1  # float64 has them as the same
 
 
+@settings(max_examples=60)
 @examples(pairs("complex128"))
 def test_complex_elements_are_compared_as_complex_numbers(both):
     finite = [np.where(np.isfinite(one), one, 0) for one in both]

@@ -11,6 +11,7 @@ import pytest
 import scipy.stats
 import torch
 from hypothesis import given as examples
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -42,6 +43,7 @@ ANY = st.sampled_from(DTYPES).flatmap(
 )
 
 
+@settings(max_examples=60)
 @examples(ANY)
 def test_any_array_has_the_numbers_of_numpy(values):
     found = statistics(given(values))
@@ -61,7 +63,7 @@ def test_any_array_has_the_numbers_of_numpy(values):
         assert found.outliers is None
         return
     top = float(np.abs(finite).max())
-    assert (found.min, found.max, found.max_norm) == (finite.min(), finite.max(), top)
+    assert (found.min, found.max, found.max_norm) == (finite.min(), finite.max(), np.abs(finite).max())
     finite = values.ravel()[np.isfinite(values.ravel())]
     mean, variance = exact(finite)
     # The oracle is exact; of results that no float64 holds only Inf is right.
@@ -89,6 +91,7 @@ def root(value):
     return inf_if_large(Fraction(half) * Fraction(2) ** power)
 
 
+@settings(max_examples=60)
 @examples(ANY)
 def test_quantiles_and_outliers_are_those_of_numpy_and_scipy(values):
     found = statistics(given(values))
@@ -110,6 +113,7 @@ def test_quantiles_and_outliers_are_those_of_numpy_and_scipy(values):
         assert float(values[out.index]) == out.farthest
 
 
+@settings(max_examples=60)
 @examples(ANY)
 def test_the_histogram_is_that_of_numpy_with_the_same_edges(values):
     found = statistics(given(values)).histogram
@@ -155,7 +159,7 @@ def test_numbers_at_the_limits_do_not_overflow():
 
 
 def test_a_large_offset_costs_no_digits():
-    values = 1e9 + RANDOM.standard_normal(100_003)
+    values = 1e9 + RANDOM.standard_normal(20_003)
     mean, variance = exact(values)
     found = statistics(given(values))
     assert found.mean == pytest.approx(float(mean), rel=1e-15)

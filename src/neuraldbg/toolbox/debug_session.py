@@ -23,11 +23,13 @@ from neuraldbg.arguments import mapping, one_of, text, whole
 from neuraldbg.config import Settings
 from neuraldbg.errors import AttachError, ConfigError, TrainingHalted
 from neuraldbg.nouns import STATS, Fact, Outcome, RunInfo, RunRecord, Site, jsonable
+from neuraldbg.nouns.facts.batch import BatchFact
 from neuraldbg.nouns.facts.loss import LossFact, LossTerm
 from neuraldbg.nouns.facts.optimizer import OptimizerFact, ParameterGroup
 from neuraldbg.questions import Questions, in_short
 from neuraldbg.record.outcome import outcome_of
 from neuraldbg.show.shown_run import Shown
+from neuraldbg.toolbox.batch_columns import batch_leaf
 from neuraldbg.toolbox.debug_config import DebugConfig, whole_in
 from neuraldbg.toolbox.given_arrays import given
 from neuraldbg.toolbox.gradient_debugger import MOST_NAMES, PART, GradientDebugger
@@ -368,6 +370,18 @@ class DebugSession(Questions, Shown):
         for name, value in leaves(parameters, "parameters"):
             self._updates.update(name, given(value, f"parameters: {name!r}"))
 
+    def record_inputs(self, inputs: Any, name: str = "") -> None:
+        """Record a batch of inputs, samples first, in the step that is open: causes judge its scale. ``name`` tells
+        several inputs apart.
+
+        >>> session.record_inputs([[0.5, 0.1], [0.2, 0.9]])
+        """
+        found = given(inputs, "the inputs")
+        text(name, "the name of the inputs")
+        self._put(Site("input", "", 0, name, found.dtype), self._row(found))
+        leaf = batch_leaf(found)
+        self._put_fact("batch", BatchFact(inputs={name: leaf}))
+
     def record_optimizer(self, name: str, *, learning_rate: float | None = None, **settings: Any) -> None:
         """Record the optimizer and its settings, such as ``momentum``, ``weight_decay``, ``betas`` or ``eps``: causes
         judge learning rate and updates by them.
@@ -416,7 +430,7 @@ class DebugSession(Questions, Shown):
         self._steps().shaped(layer, parameter, Shaped(given_name, found.shape, found.framework))
         self._put(_site_of(kind, name, found.dtype), row)
 
-    def _put_fact(self, key: str, fact: OptimizerFact | LossFact) -> None:
+    def _put_fact(self, key: str, fact: OptimizerFact | LossFact | BatchFact) -> None:
         value, steps = jsonable(fact), self._steps()
         assert isinstance(value, dict)
         steps.put_fact(Fact(steps.step, key, value))

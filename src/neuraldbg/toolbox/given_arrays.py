@@ -73,12 +73,20 @@ class Given:
         return replace(self, values=self.at(every), every=every)
 
     def at(self, every: int) -> npt.NDArray[Any]:
-        """Return the elements at a multiple of the distance at which they are known, in C order, shape (n,)."""
+        """Return the elements at a multiple of the distance at which they are known, in C order, shape (n,).
+
+        >>> given(range(6)).at(2)
+        array([0, 2, 4])
+        """
         flat = self.values.reshape(-1) if self.values.flags.c_contiguous else self.values.flat
         return np.asarray(flat[:: every // self.every])
 
     def copied(self) -> Given:
-        """Return the same with a copy of the values, which no program can change."""
+        """Return the same with a copy of the values, which no program can change.
+
+        >>> given(np.ones(2)).copied().values.flags.owndata
+        True
+        """
         values = self.values.copy()
         values.flags.writeable = False
         return replace(self, values=values)

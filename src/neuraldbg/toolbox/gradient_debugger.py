@@ -141,7 +141,8 @@ class GradientDebugger:
     """Records the gradients of layers by hand, and says how they are.
 
     ``step`` returns the number of the open step, ``samples`` True if only a part of large tensors is read in it,
-    ``turn`` ends the step if it has a gradient of this name already, ``tell`` gets kind, name, values and statistics of each gradient.
+    ``turn`` ends the step if it has a gradient of this name already, ``tell`` gets kind, name, values and statistics
+    of each gradient.
 
     >>> session.gradient_debugger.record_gradient_flow("layer_1", [0.01, 0.02, 0.015, 0.008])
     """

@@ -46,12 +46,14 @@ class PairTally:
         self._beyond: list[npt.NDArray[np.intp]] = []
         self._ulps: list[npt.NDArray[np.uint64]] = []
         self._power = _power(first), _power(second)
+        self._shift = max(*self._power, 0)
         self._dot = self._squares = self._others = self._apart = 0.0
         for start in range(0, self.count, _CHUNK):
             with np.errstate(all="ignore"):  # the difference of two float64 may be infinite: then that is said
                 self._add(start, first[start : start + _CHUNK], second[start : start + _CHUNK])
         if self._pairs:
-            self.mean_abs, self.mean_rel = self._sum_abs / self._pairs, self._sum_rel / self._pairs
+            self.mean_abs = _ldexp(self._sum_abs / self._pairs, self._shift)
+            self.mean_rel = self._sum_rel / self._pairs
 
     def _add(self, start: int, a: npt.NDArray[Any], b: npt.NDArray[Any]) -> None:
         if self.identical:
@@ -98,7 +100,7 @@ class PairTally:
         if not gap.size:
             return
         self._pairs += gap.size
-        self._sum_abs += float(gap.sum())
+        self._sum_abs += float(_scaled(gap, self._shift).sum())
         self._sum_rel += float(relative.sum())
         at = int(np.argmax(gap))
         if gap[at] > 0 and (self.largest is None or gap[at] > self.max_abs):

@@ -19,6 +19,7 @@ from neuraldbg.nouns import Site
 from neuraldbg.nouns.html import shown
 from neuraldbg.nouns.json import jsonable
 from neuraldbg.toolbox.debug_config import whole_in
+from neuraldbg.nouns.measures import size
 from neuraldbg.toolbox.given_arrays import given
 from neuraldbg.toolbox.kept_values import KeptValues
 from neuraldbg.toolbox.statistics_row import raw_row_of
@@ -26,7 +27,7 @@ from neuraldbg.toolbox.tensor_anomalies import AnomalyLog
 from neuraldbg.toolbox.tensor_comparison import compare
 from neuraldbg.toolbox.tensor_memory_log import MemoryLog
 from neuraldbg.toolbox.tensor_statistics import TensorStatistics, statistics
-from neuraldbg.toolbox.value_table import html_table, text_table
+from neuraldbg.toolbox.value_table import counted, html_table, text_table
 
 if TYPE_CHECKING:
     import weakref
@@ -101,14 +102,25 @@ class TensorInfo:
         return html_table(self.stats.rows(), self._head())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the info as strict JSON values."""
+        """Return the info as strict JSON values.
+
+        >>> info.to_dict()["stats"]["max"]
+        1.0
+        """
         plain = {one.name: jsonable(getattr(self, one.name)) for one in dataclasses.fields(self)}
         return {**plain, "stats": self.stats.to_dict()}
 
 
 @dataclass(frozen=True, repr=False)
 class TensorSummary:
-    """All inspected tensors in a few lines."""
+    """All inspected tensors in a few lines.
+
+    >>> inspector = TensorInspector(max_tracked=100, sampling_rate=1.0, step=lambda: 0, tell=lambda site, row: None)
+    >>> number = inspector.inspect_tensor(float("nan"), "h")
+    >>> summary = inspector.summary()
+    >>> summary
+    <TensorSummary: 1 tensor, 1 anomaly>
+    """
 
     inspected: int
     """Number of tensors that were inspected."""
@@ -128,7 +140,11 @@ class TensorSummary:
     """Bytes by name and layer, and objects that were never let go."""
 
     def lines(self) -> list[tuple[str, str]]:
-        """Return name and value of each line of the table, as text."""
+        """Return name and value of each line of the table, as text.
+
+        >>> summary.lines()[-1]
+        ('anomaly', 'h: 1 of 1 elements read are NaN (at step 0)')
+        """
         if self.steps is None:
             return [("tensors", "none inspected")]
         first, last = self.steps
@@ -136,7 +152,9 @@ class TensorSummary:
         found = [("tensors", f"{self.inspected:,} inspected, steps {first:,} to {last:,}{kept}")]
         if self.sampled:
             found.append(("sampled", f"{self.sampled:,} were read in part: NaN may have been missed in them"))
-        found.append(("memory", f"{len(self.memory.names):,} names; the last tensors have {self.memory.bytes:,} B"))
+        found.append(
+            ("memory", f"{size(self.memory.bytes)} in the last tensors of {counted(len(self.memory.names), 'name')}")
+        )
         found += [("never let go", str(one)) for one in self.memory.leaks]
         odd = sorted(self.anomalies, key=lambda one: not one.serious)
         found += [("anomaly" if one.serious else "odd", str(one)) for one in odd[:_SHOWN]]
@@ -144,7 +162,8 @@ class TensorSummary:
         return found + [("", f"{more:,} more anomalies")] * (more > 0) + [("anomalies", "none")] * (not odd)
 
     def __repr__(self) -> str:
-        return f"<TensorSummary: {self.inspected:,} tensors, {len(self.anomalies):,} anomalies>"
+        odd = len(self.anomalies)
+        return f"<TensorSummary: {counted(self.inspected, 'tensor')}, {odd:,} anomal{'y' if odd == 1 else 'ies'}>"
 
     def __str__(self) -> str:
         """Return a small table: a name and its value a line."""
@@ -156,7 +175,11 @@ class TensorSummary:
         return html_table(self.lines())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the summary as strict JSON values."""
+        """Return the summary as strict JSON values.
+
+        >>> summary.to_dict()["anomalies"][0]["kind"]
+        'nan'
+        """
         return {one.name: jsonable(getattr(self, one.name)) for one in dataclasses.fields(self)}
 
 
@@ -334,6 +357,21 @@ class TensorInspector:
                     raise ConfigError(self._missing(number))
             first, second = (self._kept.get(number) for number in numbers)
         return compare(first, second)
+
+    def values(self, tensor_id: int) -> npt.NDArray[Any]:
+        """Return the values of a tensor that are kept, read-only: in its shape, or evenly spaced ones of a large
+        tensor.
+
+        Raises ConfigError if they are gone: the newest are kept, within the budget.
+
+        >>> inspector.values(inspector.inspect_tensor([1.0, 2.0], "x")).tolist()
+        [1.0, 2.0]
+        """
+        number = arguments.whole(tensor_id, "tensor_id")
+        with self._lock:
+            if not 0 <= number < self._next:
+                raise ConfigError(self._missing(number))
+            return self._kept.get(number).values
 
     def anomalies(self) -> tuple[TensorAnomaly, ...]:
         """Return what was odd, by kind and tensor, in order of the first occurrence.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from neuraldbg.nouns.measures import size
-from neuraldbg.toolbox.value_table import html_table, text_table
+from neuraldbg.toolbox.value_table import counted, html_table, text_table
 
 LEAK = 5
 """Different objects of one name, all alive, from which on they count as never let go. Own: a few are kept by any
@@ -51,7 +51,8 @@ class NamedMemory:
 
     def __str__(self) -> str:
         where = f" of layer {self.layer}" if self.layer else ""
-        each = f"{self.name}{where}: {size(self.bytes)}, inspected {self.count:,} times"
+        times = "once" if self.count == 1 else f"{self.count:,} times"
+        each = f"{self.name}{where}: {size(self.bytes)}, inspected {times}"
         if self.leaks:
             steps = f"from step {self.first_step:,} to {self.last_step:,}"
             return f"{each}; all {self.alive:,} objects {steps} are still alive, {size(self.alive_bytes)}: never let go"
@@ -60,7 +61,12 @@ class NamedMemory:
 
 @dataclass(frozen=True, repr=False)
 class TensorMemory:
-    """The memory of all tensors that were inspected, the largest names first."""
+    """The memory of all tensors that were inspected, the largest names first.
+
+    >>> memory = TensorMemory((NamedMemory("h", None, 8, 1, None, 0, 0, 0, 0),), {"": 8}, 8, {"list": 1})
+    >>> memory
+    <TensorMemory: 8 B in 1 name, 0 never let go>
+    """
 
     names: tuple[NamedMemory, ...] = ()
     """Memory by name and layer."""
@@ -79,15 +85,20 @@ class TensorMemory:
         return tuple(one for one in self.names if one.leaks)
 
     def __repr__(self) -> str:
-        return f"<TensorMemory: {size(self.bytes)} in {len(self.names):,} names, {len(self.leaks):,} never let go>"
+        names = counted(len(self.names), "name")
+        return f"<TensorMemory: {size(self.bytes)} in {names}, {len(self.leaks):,} never let go>"
 
     def lines(self) -> list[tuple[str, str]]:
-        """Return name and value of each line of the table, as text."""
-        found = [("all", f"{size(self.bytes)} in {len(self.names):,} names")]
+        """Return name and value of each line of the table, as text.
+
+        >>> memory.lines()[-1]
+        ('not followed', '1 of type list')
+        """
+        found = [("all", f"{size(self.bytes)} in {counted(len(self.names), 'name')}")]
         found += [("", str(one)) for one in self.names[:_SHOWN]]
-        found += [("", f"{len(self.names) - _SHOWN:,} more names")] * (len(self.names) > _SHOWN)
+        found += [("", f"{counted(len(self.names) - _SHOWN, 'more name')}")] * (len(self.names) > _SHOWN)
         found += [("not followed", f"{n:,} of type {kind}") for kind, n in self.unfollowed.items()]
-        found += [("dropped", f"{self.dropped:,} names")] * (self.dropped > 0)
+        found += [("dropped", counted(self.dropped, "name"))] * (self.dropped > 0)
         return found
 
     def __str__(self) -> str:

@@ -25,6 +25,15 @@ def html_table(rows: list[tuple[str, str]], head: str = "") -> str:
     return div(f"{f'<b>{safe(head)}</b>' if head else ''}<table>{body}</table>")
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: "1 name", "1,024 names".
+
+    >>> counted(1, "name"), counted(1024, "name")
+    ('1 name', '1,024 names')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def named(members: Iterable[object], most: int = NAMED) -> str:
     """Return the members of a list as a sentence has them: "3 and 17", "1, 2, 3, 4 and 8 more".
 
