@@ -82,7 +82,8 @@ def test_what_cannot_be_told_is_not(values, why):
 
 
 def test_a_plateau_that_fits_no_form_keeps_its_level():
-    values = 2.3 + np.random.default_rng(1).normal(0, 0.1, 400)
-    found = expected(values)
-    assert found.low <= 2.3 <= found.high
-    assert found.high - found.low < 0.4
+    made = [expected(2.3 + np.random.default_rng(seed).normal(0, 0.1, 400)) for seed in range(12)]
+    told = [found for found in made if found is not None]
+    assert len(told) >= 10
+    assert sum(found.low <= 2.3 <= found.high for found in told) >= len(told) - 1
+    assert all(found.high - found.low < 0.6 for found in told)

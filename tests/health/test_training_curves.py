@@ -12,6 +12,8 @@ from scipy import stats
 from tests.health.scalar_runs import run_of, series, thinned
 
 from neuraldbg.health import curve_dynamics, training_dynamics
+from neuraldbg.health.convergence import course_of, rate_of
+from neuraldbg.health.curve_readings import curve_of
 from neuraldbg.nouns.training_dynamics import STATES
 
 SIZES = (30, 100, 400, 2000)
@@ -33,14 +35,18 @@ def exponential(n, taus=3.0, floor=0.3, size=2.0):
 def test_a_falling_loss_is_called_falling(n, noise):
     rng = np.random.default_rng(n)
     t = np.arange(n)
-    for values in (exponential(n), 2 * (t + 1.0) ** -0.5, 2 - t / n, 0.02 * t / n - t / n):
+    for values in (exponential(n), 0.2 + 2 * (t + n / 10) ** -0.3, 2 - t / n, -t / n):
         assert judged(values + rng.normal(0, noise, n)).state == "falling"
 
 
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("noise", [0.0, 0.05, 0.3])
 def test_a_flat_loss_is_called_flat_however_noisy(n, noise):
-    states = [judged(2.3 + np.random.default_rng(seed).normal(0, noise, n)).state for seed in range(20)]
+    made = (2.3 + np.random.default_rng(seed).normal(0, noise, n) for seed in range(20 if noise else 1))
+    states = [course_of(curve_of(series(values))).state for values in made]
+    if not noise:
+        assert states == ["levelled off"]
+        return
     # Three tests at the level of 2% may see a trend; and thirty values may be too few to exclude one.
     assert states.count("levelled off") >= (16 if n >= 100 else 8)
     assert sum(state in ("falling", "rising") for state in states) <= 3
@@ -63,10 +69,10 @@ def test_a_loss_that_rises_diverges_or_swings_is_called_so(n):
 @pytest.mark.parametrize("n", [400, 2000])
 def test_a_loss_that_has_converged_has_levelled_off_since_the_step_at_which_it_reached_its_noise(n):
     noise = 0.03
-    for seed in range(5):
-        values = exponential(n, taus=20) + np.random.default_rng(seed).normal(0, noise, n)
-        found = judged(values)
-        assert found.state == "levelled off"
+    made = (exponential(n, taus=20) + np.random.default_rng(seed).normal(0, noise, n) for seed in range(12))
+    level = [one for values in made if (one := judged(values)).state == "levelled off"]
+    assert len(level) >= 10
+    for found in level:
         assert found.plateau.level == pytest.approx(0.3, abs=0.01)
         # Within the noise of a single value, and above a hundredth of it, the fall is to be seen no more.
         reached = [n / 20 * math.log(2.0 / level) for level in (2 * noise, noise / 100)]
@@ -81,7 +87,7 @@ def test_a_loss_that_has_converged_has_levelled_off_since_the_step_at_which_it_r
         ([1.0], "not enough data"),
         ([2.0, 1.0], "not enough data"),
         ([5, 4, 3, 2, 1], "falling"),
-        ([1, 2, 3, 4, 5], "diverged"),
+        ([1, 2, 3, 4, 5], "rising"),
         ([10, 10.5, 11, 11.5, 12], "rising"),
         ([3, 1, 2, 1, 3], "not enough data"),
         ([1.0] * 50, "levelled off"),
@@ -98,8 +104,8 @@ def test_a_loss_that_has_converged_has_levelled_off_since_the_step_at_which_it_r
 def test_tiny_and_odd_runs(values, state):
     found = judged(values)
     assert found.state == state
-    assert found.expected is None
-    assert found.no_expectation
+    assert (found.expected is None) == (len(values) < 20)
+    assert bool(found.no_expectation) == (found.expected is None)
     assert str(found)
 
 
@@ -138,12 +144,13 @@ def test_a_thinned_series_is_judged_like_the_whole_one():
 @pytest.mark.parametrize("n", [100, 1000])
 def test_the_interval_of_the_rate_holds_the_truth(n):
     truth, hits = 3 / n, 0
-    for seed in range(40):
+    for seed in range(60):
         noise = np.exp(np.random.default_rng(seed).normal(0, 0.1, n))
-        rate = judged(exponential(n, floor=0.0) * noise).rate
+        curve = curve_of(series(exponential(n, floor=0.0) * noise))
+        rate = rate_of(curve, course_of(curve))
         assert rate.of == "level"
         hits += rate.low <= truth <= rate.high
-    assert hits >= 35
+    assert hits >= 51, "95% of 60 are 57, and the standard deviation is 1.7"
 
 
 def test_the_rate_of_few_values_is_the_slope_of_scipy():

@@ -108,7 +108,7 @@ def _metrics(run: RunRecord) -> list[CurveDynamics]:
     ends = {end for name in known for end in ends_of(name)}  # the extremes of thinned rows are no metrics
     names = sorted(name for name in known if name.startswith(METRIC) and name not in ends)
     found = ((name, run.scalar(name)) for name in names[:METRICS])
-    return [curve_dynamics(name.removeprefix(METRIC), series) for name, series in found if len(series)]
+    return [_judged(name.removeprefix(METRIC), curve_of(one), (), loss=False) for name, one in found if len(one)]
 
 
 def spikes_of(run: RunRecord, stream: int | None) -> tuple[int, ...]:
@@ -120,14 +120,17 @@ def spikes_of(run: RunRecord, stream: int | None) -> tuple[int, ...]:
     )
 
 
-def curve_dynamics(name: str, series: Series) -> CurveDynamics:
-    """Return where one series goes. Values that are NaN or infinite are left out, and count where they end it."""
+def curve_dynamics(name: str, series: Series, *, loss: bool = True) -> CurveDynamics:
+    """Return where one series goes. Values that are NaN or infinite are left out, and count where they end it.
+
+    ``loss`` is False for a metric, which may rise by any factor without having diverged.
+    """
     with np.errstate(all="ignore"):
-        return _judged(name, curve_of(series), ())
+        return _judged(name, curve_of(series), (), loss=loss)
 
 
-def _judged(name: str, curve: Curve, spikes: tuple[int, ...]) -> CurveDynamics:
-    course = course_of(curve)
+def _judged(name: str, curve: Curve, spikes: tuple[int, ...], *, loss: bool = True) -> CurveDynamics:
+    course = course_of(curve, loss=loss)
     if not len(curve):
         nan = float("nan")
         return CurveDynamics(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from neuraldbg.health.curve_readings import LEAST, STARTING
+from neuraldbg.health.curve_readings import CURVED, LEAST, STARTING
 from neuraldbg.nouns.html import number_text
 from neuraldbg.nouns.robust_statistics import Slope, theil_sen
 from neuraldbg.nouns.training_dynamics import (
@@ -35,14 +35,17 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-LEVEL = 0.02
-"""Probability below which an order in time counts as a trend. Five values in perfect order have 0.017; the three
-windows together call noise a trend in about one of twenty runs."""
+LEVEL, LEVEL_OF_FEW = 0.01, 0.02
+"""Probability below which an order in time counts as a trend: the three windows together call noise a trend in about one
+of forty runs. Few blocks, fewer than eight, have the second: five values in perfect order have 0.017."""
+HALVED = 0.5
+"""Share of the change before that the interval of the change may reach for a curve to be level after a fall."""
 NEGLIGIBLE = 0.01
 """Share of the scale below which a change over another run of the same length is none. Source: our own choice; the
 detector ``loss_plateau`` asks for half a percent of the start over half a run, which is the same."""
-WIDE = 3.0
-"""Noise of single values, in standard deviations, that the interval of the change may reach for a curve to be level."""
+WIDE, AFTER_A_FALL = 3.0, 2.0
+"""Noise of single values, in standard deviations, that the interval of the change may reach for a curve to be level; the
+second for one that fell before, and may still fall."""
 LEVEL_FROM = 10
 """Values from which on a curve can be called level."""
 CYCLES = 3
@@ -66,14 +69,14 @@ class Course(NamedTuple):
     window: Window | None = None
 
 
-def course_of(curve: Curve) -> Course:
-    """Return the state of a curve at its end."""
+def course_of(curve: Curve, *, loss: bool = True) -> Course:
+    """Return the state of a curve at its end. A curve that is no loss does not diverge by rising."""
     if curve.ends_nonfinite:
         return Course(DIVERGED, f"its last value is NaN or infinite ({curve.lost:,} such values)")
     if len(curve) < LEAST:
         return Course(FEW_DATA, f"{len(curve)} value{'' if len(curve) == 1 else 's'}; a trend needs {LEAST}")
     found = _state(curve)
-    if found.state in (RISING, LEVELLED, UNCLEAR) and _far_above(curve):
+    if loss and found.state in (RISING, LEVELLED, UNCLEAR) and _far_above(curve):
         said = f"the level went from {number_text(curve.start)} to {number_text(curve.last)}"
         return found._replace(state=DIVERGED, reason=f"{said}, far above the start")
     return found
@@ -96,40 +99,46 @@ def _state(curve: Curve) -> Course:
     for narrower, window in zip((None, *windows), windows, strict=False):
         if not _trend(curve, window):
             continue
-        # A trend of the wider window alone: the narrower one must not be clearly slower than what came before it.
-        if narrower is not None and _slowed(curve, window, narrower):
-            level = _levelled(curve, narrower)
+        # A trend of the wider window alone: is the narrower one clearly slower than what came before it, and level?
+        if narrower is not None and (earlier := _slowed(curve, window, narrower)):
+            most = min(AFTER_A_FALL * curve.late_noise, HALVED * earlier)
+            level = _levelled(curve, narrower, most)
             if level.state == LEVELLED:
                 return level
         state = FALLING if window.slope.value < 0 else RISING
         return Course(state, _moved(curve, window), window)
-    return _levelled(curve, windows[-1])
+    levels = [_levelled(curve, window, WIDE * curve.late_noise) for window in reversed(windows)]
+    return next((level for level in levels if level.state == LEVELLED), levels[0])
 
 
 def _trend(curve: Curve, window: Window) -> bool:
     """Return True if there is an order in time, of a size that matters."""
-    return window.order.p < LEVEL and abs(window.slope.value) * curve.span >= NEGLIGIBLE * curve.scale > 0
+    level = LEVEL if len(window.at) >= CURVED else LEVEL_OF_FEW
+    return window.order.p < level and abs(window.slope.value) * curve.span >= NEGLIGIBLE * curve.scale > 0
 
 
-def _slowed(curve: Curve, window: Window, narrower: Window) -> bool:
-    """Return True if the slope before the narrower window is outside of the interval of the slope in it."""
+def _slowed(curve: Curve, window: Window, narrower: Window) -> float:
+    """Return the change before the narrower window if its slope is outside of the interval of that in it; else 0."""
     before = window.at < narrower.at[0]
     if before.sum() < 2:
-        return False
+        return 0.0
     earlier = theil_sen(window.at[before], window.level[before]).value
     low, high = narrower.slope.low, narrower.slope.high
     slower = low > earlier if earlier < 0 else high < earlier
-    return slower or abs(narrower.slope.value) * curve.span < NEGLIGIBLE * curve.scale
+    slower |= abs(narrower.slope.value) * curve.span < NEGLIGIBLE * curve.scale
+    return abs(earlier) * float(np.ptp(window.at[before])) if slower else 0.0
 
 
-def _levelled(curve: Curve, window: Window) -> Course:
-    """Return the state of a curve without a trend: level, or unclear if its own ups and downs may hide one."""
+def _levelled(curve: Curve, window: Window, most: float) -> Course:
+    """Return the state of a curve without a trend: level, or unclear if the interval of its change goes beyond ``most``,
+    and beyond 5% of the scale.
+    """
     if len(curve) < LEVEL_FROM:
         return Course(
             FEW_DATA, f"no trend in {len(curve)} values; {LEVEL_FROM} are needed to call a curve level", window
         )
     change = max(abs(window.slope.low), abs(window.slope.high)) * window.span
-    if change > max(WIDE * curve.late_noise, WORTH * curve.scale):
+    if change > max(most, WORTH * curve.scale):
         said = f"between {number_text(window.level.min())} and {number_text(window.level.max())}"
         return Course(UNCLEAR, f"it moves {said} without a trend since step {window.first:,}", window)
     said = f"at {number_text(curve.last)}, no trend beyond the noise since step {window.first:,}"
@@ -220,8 +229,8 @@ def _rate(slope: Slope, scale: float, first: int, of: str, source: str) -> Rate:
 def plateau_of(curve: Curve, course: Course) -> Plateau | None:
     """Return the level stretch at the end of a curve that has levelled off; None for any other state.
 
-    It begins with the first of the block medians at the end that all stay near the level: within three standard errors
-    of a block, or within 1% of the scale.
+    It begins with the first of the block medians at the end that stay near the level, but for single ones: within three
+    standard errors of a block, or within 1% of the scale.
     """
     if course.state != LEVELLED or course.window is None:
         return None
@@ -232,7 +241,11 @@ def plateau_of(curve: Curve, course: Course) -> Plateau | None:
     band = max(3 * 1.2533 * curve.late_noise / math.sqrt(each), NEGLIGIBLE * curve.scale)
     spread = float(np.abs(course.window.level - level).max())
     band = max(band, spread)
-    away = np.flatnonzero(np.abs(whole.level - level) > band)
+    far = np.abs(whole.level - level) > band
+    # One of sixty blocks may be away by chance; two in a row are not.
+    paired = far.copy()
+    paired[1:-1] &= far[:-2] | far[2:]
+    away = np.flatnonzero(paired)
     begin = int(away[-1]) + 1 if len(away) else 0
     begin = min(begin, len(whole.at) - 1)
     half = (whole.at[1] - whole.at[0]) / 2 if len(whole.at) > 1 and each > 1 else 0.0

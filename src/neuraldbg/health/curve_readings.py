@@ -36,6 +36,8 @@ LEAST = 5
 """Values from which on a trend can be seen: five in perfect order come about by chance with a probability of 1.7%."""
 CURVED = 8
 """Blocks from which on the correlation of neighbours is estimated."""
+CLEAN = 0.01
+"""What a parabola leaves over, as a share of the range of the blocks, below which its correlation does not matter."""
 STARTING = 3
 """Values whose median is the level at the start, as in ``detect/progress.py``."""
 LARGEST = 1e120
@@ -54,6 +56,8 @@ class Window:
     """First step of the stretch."""
     count: int
     """Number of values in the stretch."""
+    sizes: Floats
+    """Number of values in each block, shape (B,)."""
 
     @cached_property
     def slope(self) -> Slope:
@@ -74,7 +78,10 @@ class Window:
             return 1.0
         basis = np.vander((self.at - self.at[0]) / self.span, 3)
         fitted = basis @ np.linalg.lstsq(basis, self.level, rcond=None)[0]
-        return correlation_inflation(self.level - fitted)
+        rest = self.level - fitted
+        # What is left over of a clean curve is rounding, or a bend of a higher order.
+        clean = float(rest.std()) < CLEAN * float(np.ptp(self.level))
+        return 1.0 if clean else correlation_inflation(rest)
 
     @property
     def span(self) -> float:
@@ -169,7 +176,7 @@ class Curve:
         clear = covered > 3 * self.noise / np.sqrt(self.size)
         return min(self.last, covered) if clear and covered > 0 else self.last
 
-    def window(self, begin: float, end: float = 1.0, blocks: int = BLOCKS) -> Window:
+    def window(self, begin: float, end: float = 1.0, blocks: int = BLOCKS, *, growing: bool = False) -> Window:
         """Return the stretch between two shares of the curve's steps, in blocks of equal numbers of steps.
 
         Where values are sparse there, the stretch is between these shares of the number of values.
@@ -179,20 +186,24 @@ class Curve:
         if inside.sum() < min(BLOCKS, (end - begin) * len(self)):
             order = np.arange(len(self))
             inside = (order >= int(begin * len(self))) & (order < int(np.ceil(end * len(self))))
-        return self.blocks(inside, blocks)
+        return self.blocks(inside, blocks, growing=growing)
 
-    def blocks(self, inside: npt.NDArray[np.bool_], blocks: int) -> Window:
-        """Return the medians of blocks over some of the values; each value is a block if there are few."""
+    def blocks(self, inside: npt.NDArray[np.bool_], blocks: int, *, growing: bool = False) -> Window:
+        """Return the medians of blocks over some of the values; each value is a block if there are few.
+
+        Blocks that are ``growing`` are short at first and long at the end: a curve that falls steeply at first is no level
+        over a long block.
+        """
         at, y = self.at[inside], self.y[inside]
         first = int(self.steps[inside][0]) if len(y) else 0
         if len(y) <= blocks:
-            return Window(at, y, first, len(y))
-        edges = np.linspace(at[0], at[-1], blocks + 1)
+            return Window(at, y, first, len(y), np.ones(len(y)))
+        edges = at[0] + (at[-1] - at[0]) * np.linspace(0, 1, blocks + 1) ** (2 if growing else 1)
         number = np.clip(np.searchsorted(edges, at, side="right") - 1, 0, blocks - 1)
         cuts = np.flatnonzero(np.diff(number)) + 1
         parts = zip(np.split(at, cuts), np.split(y, cuts), strict=True)
-        found = np.array([(part_at.mean(), np.median(part)) for part_at, part in parts])
-        return Window(found[:, 0], found[:, 1], first, len(y))
+        found = np.array([(part_at.mean(), np.median(part), len(part)) for part_at, part in parts])
+        return Window(found[:, 0], found[:, 1], first, len(y), found[:, 2])
 
 
 def curve_of(series: Series) -> Curve:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -47,6 +47,25 @@ CORRELATED = 2.5
 """Lag-one correlation of what is left over, in units of 1 / sqrt(n), from which the form does not fit."""
 
 
+class Points(NamedTuple):
+    """What a form is fitted to."""
+
+    at: Floats
+    """Steps, shape (n,)."""
+    y: Floats
+    """Values, shape (n,)."""
+    weight: Floats
+    """Inverse variances of the values, up to a factor, shape (n,)."""
+
+    def part(self, first: int, end: int | None = None) -> Points:
+        """Return the points from one index to another."""
+        return Points(*(one[first:end] for one in self))
+
+    def mean(self, values: Floats) -> Any:
+        """Return the weighted mean over the points, of values of shape (..., n)."""
+        return (values * self.weight).sum(axis=-1) / self.weight.sum()
+
+
 class Form(NamedTuple):
     """A form of curves, with a grid of its shapes."""
 
@@ -59,17 +78,17 @@ class Form(NamedTuple):
 
 
 FORMS = (
-    Form("exponential", lambda shape, t: np.exp(-t * np.exp(shape[:, :1])), (np.linspace(-1.1, 3.7, 60),)),
+    Form("exponential", lambda shape, t: np.exp(-t * np.exp(shape[:, :1])), (np.linspace(-1.1, 3.7, 40),)),
     Form(
         "power law",
         lambda shape, t: (1 + t * np.exp(shape[:, 1:])) ** -shape[:, :1],
-        (np.linspace(0.05, 3.0, 24), np.linspace(0.0, 7.0, 15)),
+        (np.linspace(0.05, 3.0, 16), np.linspace(0.0, 7.0, 10)),
     ),
 )
 """Shapes: the logarithm of the stretch over the time constant; the power and the logarithm of the stretch over t0."""
-ZOOMS = 6
+ZOOMS = 5
 """Refinements of a grid around the shapes that the values allow, at most."""
-FINE = 9
+FINE = 6
 """Steps of a refined grid along a parameter within what is allowed, from which on it is fine enough."""
 
 
@@ -79,7 +98,7 @@ class Fit:
 
     form: Form
     rest: Floats
-    """Values minus the best shape, shape (n,)."""
+    """Values minus the best shape, each times the root of its weight, shape (n,)."""
     fall: float
     """Fall of the best shape over the fitted values."""
     value: float
@@ -106,11 +125,13 @@ def expected_end(curve: Curve, state: str, plateau: Plateau | None) -> tuple[Exp
     target = float(curve.at[-1] + curve.span)
     reason = ""
     for begin in BEGINNINGS:
-        window = curve.window(begin, blocks=BLOCKS)
+        window = curve.window(begin, blocks=BLOCKS, growing=True)
         if len(window.at) < FEWEST:
             break
-        fits = [fit for fit in _fits(window.at, window.level, target) if _good(fit)]
-        fits = [fit for fit in fits if _predicts(fit.form, window.at, window.level)]
+        # The median of a few values has nearly the noise of their mean; that of many has 1.57 times its variance.
+        weights = np.where(window.sizes > 2, window.sizes / 1.57, window.sizes)
+        points = Points(window.at, window.level, weights / weights.mean())
+        fits = [fit for fit in _fits(points, target) if _good(fit) and _predicts(fit.form, points)]
         if fits:
             best = min(fits, key=lambda fit: float(fit.rest @ fit.rest))
             low, high = min(fit.low for fit in fits), max(fit.high for fit in fits)
@@ -139,20 +160,23 @@ def _kept(curve: Curve, plateau: Plateau, target: float) -> ExpectedEnd | None:
     return ExpectedEnd(round(target), plateau.level, low, high, "level", window.first)
 
 
-def _fits(at: Floats, y: Floats, target: float) -> list[Fit]:
-    return [fit for form in FORMS if (fit := _fit(form, at, y, target)) is not None]
+def _fits(points: Points, target: float) -> list[Fit]:
+    return [fit for form in FORMS if (fit := _fit(form, points, target)) is not None]
 
 
-def _fit(form: Form, at: Floats, y: Floats, target: float) -> Fit | None:
-    """Fit a form, and refine its grid until it is fine within what the values allow. None if no shape falls."""
-    span = float(at[-1] - at[0])
-    t, ahead = (at - at[0]) / span, np.array([(target - at[0]) / span])
+def _fit(form: Form, points: Points, target: float) -> Fit | None:
+    """Fit a form, and refine its grid until it is fine within what the values allow. None if no shape falls clearly."""
+    first = points.at[0]
+    span = float(points.at[-1] - first)
+    t, ahead = (points.at - first) / span, np.array([(target - first) / span])
     grid = form.grid
     for _ in range(ZOOMS):
         shapes = np.stack(np.meshgrid(*grid, indexing="ij"), axis=-1).reshape(-1, len(grid))
-        solved = _solved(form.shape(shapes, t), form.shape(shapes, ahead)[:, 0], y)
+        solved = _solved(form.shape(shapes, t), form.shape(shapes, ahead)[:, 0], points)
         if solved is None:
             return None
+        if solved.fall**2 < (CLEAR / 2) ** 2 * float(solved.rest @ solved.rest) / len(points.y):
+            return None  # there is no clear fall, and a finer grid finds none
         inside = shapes[solved.allowed]
         steps = [float(values[1] - values[0]) for values in grid]
         ends = [(values.min() - step, values.max() + step) for values, step in zip(inside.T, steps, strict=True)]
@@ -160,8 +184,8 @@ def _fit(form: Form, at: Floats, y: Floats, target: float) -> Fit | None:
             break
         # The next grid covers what is allowed, and a step more on each side, within the first grid.
         grid = tuple(
-            np.linspace(max(low, first[0]), min(high, first[-1]), len(first))
-            for (low, high), first in zip(ends, form.grid, strict=True)
+            np.linspace(max(low, whole[0]), min(high, whole[-1]), len(whole))
+            for (low, high), whole in zip(ends, form.grid, strict=True)
         )
     return Fit(form, solved.rest, solved.fall, solved.value, solved.low, solved.high)
 
@@ -177,13 +201,13 @@ class Solved(NamedTuple):
     high: float
 
 
-def _solved(inside: Floats, beyond: Floats, y: Floats) -> Solved | None:
+def _solved(inside: Floats, beyond: Floats, points: Points) -> Solved | None:
     """Fit c and A for each row of ``inside``, shape (K, n); ``beyond`` has their values at the predicted step, shape
     (K,). None if no row falls.
     """
-    n = len(y)
-    middle = inside.mean(axis=1)
-    part, away = inside - middle[:, None], y - y.mean()
+    n, root = len(points.y), np.sqrt(points.weight)
+    middle, level = points.mean(inside), float(points.mean(points.y))
+    part, away = (inside - middle[:, None]) * root, (points.y - level) * root
     square = (part**2).sum(axis=1)
     usable = square > 1e-20 * n
     size = np.where(usable, part @ away / np.where(usable, square, 1.0), 0.0)
@@ -193,10 +217,10 @@ def _solved(inside: Floats, beyond: Floats, y: Floats) -> Solved | None:
     if not np.isfinite(rss[best]):
         return None
     ahead = beyond - middle
-    value = y.mean() + size * ahead
+    value = level + size * ahead
     variance = rss[best] / max(n - 3, 1)
     allowed = rss <= rss[best] + T95**2 * variance
-    error = T95 * np.sqrt(variance * (1 / n + ahead[allowed] ** 2 / square[allowed]))
+    error = T95 * np.sqrt(variance * (1 / float(points.weight.sum()) + ahead[allowed] ** 2 / square[allowed]))
     rest = away - size[best] * part[best]
     fall = float(size[best] * (inside[best, 0] - inside[best, -1]))
     low, high = float((value[allowed] - error).min()), float((value[allowed] + error).max())
@@ -216,12 +240,13 @@ def _good(fit: Fit) -> bool:
     return bool(correlation < CORRELATED / math.sqrt(n) and abs(end.mean()) < 2.5 * sigma / math.sqrt(len(end)))
 
 
-def _predicts(form: Form, at: Floats, y: Floats) -> bool:
+def _predicts(form: Form, points: Points) -> bool:
     """Return True if the form, fitted to the first values, predicts the mean of the others."""
-    kept = len(at) - int(HELD_OUT * len(at))
-    fit = _fit(form, at[:kept], y[:kept], float(at[kept:].mean()))
+    kept = int((1 - HELD_OUT) * points.at.size)
+    held = points.part(kept)
+    fit = _fit(form, points.part(0, kept), float(held.mean(held.at)))
     if fit is None:
         return False
     # The curve bends within the stretch: the mean of its values is above its value in the middle.
-    error = T95 * fit.sigma / math.sqrt(len(y) - kept) + BEND * fit.fall
-    return bool(fit.low - error <= y[kept:].mean() <= fit.high + error)
+    error = T95 * fit.sigma / math.sqrt(float(held.weight.sum())) + BEND * fit.fall
+    return bool(fit.low - error <= held.mean(held.y) <= fit.high + error)

@@ -14,6 +14,7 @@ from neuraldbg.health.curve_readings import LEAST, curve_of
 from neuraldbg.nouns.facts.growth import GROWN, GrowthFact
 from neuraldbg.nouns.html import number_text
 from neuraldbg.nouns.measures import percent, size
+from neuraldbg.nouns.robust_statistics import kendall
 from neuraldbg.nouns.run import Series
 from neuraldbg.nouns.training_dynamics import Anomaly
 
@@ -109,7 +110,8 @@ def _throughput(run: RunRecord) -> Iterator[Anomaly]:
         return
     window = curve.window(0.1)  # the first steps compile, and fill caches
     begin, end = float(np.median(window.level[: len(window.level) // 3])), curve.last
-    if begin <= 0 or window.order.s >= 0 or window.order.p >= SURE:
+    order = kendall(window.level)
+    if begin <= 0 or order.s >= 0 or order.p >= SURE:
         return
     fall = 1 - end / begin
     if fall >= SLOWER:
