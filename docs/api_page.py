@@ -45,11 +45,12 @@ The examples use these names:
 {setup}```
 """
 SETUP = """
+import numpy as np
 import torch
 from torch import nn
 
 import neuraldbg
-from neuraldbg import NeuralDbg
+from neuraldbg import NeuralDbg, debug_session
 
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 1))
@@ -67,6 +68,10 @@ def train(steps=40):
 with NeuralDbg(model, out="runs/one", overhead=None) as dbg:
     train()
 run = neuraldbg.load("runs/one")
+
+session = debug_session(output_dir="runs/by_hand")
+for step in range(20):
+    session.record_step(step, loss=1 / (step + 1), gradients={"fc1.weight": np.full((4, 3), 0.1)}, accuracy=0.8)
 """.lstrip()
 API = {
     "A training that is watched": "neuraldbg: NeuralDbg",
@@ -109,6 +114,17 @@ API = {
         "neuraldbg.control.hook_moments: Context HookResult",
     ),
     "Alerts": "neuraldbg: Alerts Alert AlertSeverity",
+    "Numbers by hand": (
+        "neuraldbg: debug_session DebugSession DebugConfig DebugReport ModelArchitectureInfo ModelPerformanceMetrics",
+        "neuraldbg.toolbox.tensor_inspector: TensorInspector TensorInfo TensorSummary",
+        "neuraldbg.toolbox.tensor_statistics: TensorStatistics Histogram Outliers",
+        "neuraldbg.toolbox.tensor_comparison: TensorComparison",
+        "neuraldbg.toolbox.gradient_debugger: GradientDebugger GradientFlow LayerGradients",
+        "neuraldbg.toolbox.model_diagnostics: ModelDiagnostics",
+        "neuraldbg.toolbox.hand_hooks: HandHooks",
+        "neuraldbg.toolbox.hand_profiler: HandProfiler",
+        "neuraldbg.toolbox.session_plots: SessionPlots",
+    ),
     "Pictures of your own numbers": "neuraldbg: TerminalVisualizer DebugVisualizer VisualizationConfig",
     "Errors": (
         "neuraldbg: NeuralDbgError TrainingHalted",
