@@ -94,7 +94,7 @@ API = {
     ),
     "The profile": (
         "neuraldbg.nouns.profile: Profile Bottleneck",
-        "neuraldbg.nouns.facts.timing: TimingFact LayerTiming",
+        "neuraldbg.nouns.facts.timing: TimingFact LayerTiming TimerTiming",
         "neuraldbg.nouns.facts.footprint: FootprintFact LayerFootprint",
         "neuraldbg.nouns.facts.growth: GrowthFact Survivors",
     ),

@@ -71,6 +71,7 @@ class FootprintFact(Known):
     def by_hand(self) -> bool:
         """True if the program gave the peaks of its layers: bytes of parameters, gradients and optimizer are not known.
 
+        >>> from neuraldbg.nouns.facts.footprint import FootprintFact
         >>> FootprintFact(step=3, method="numbers of the program", peak=2**20).by_hand
         True
         """

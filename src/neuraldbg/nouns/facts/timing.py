@@ -87,7 +87,7 @@ class TimingFact(Known):
     last: Count
     """The last sampled step."""
     clock: str
-    """The clock of the layers: "cpu", "cuda" for events on the device's own stream, or "host" for the processor's clock
+    """The clock of the layers: "cpu", "cuda" for events on the device's own stream, "host" for the processor's clock
     and a model on other devices: it sees when their work is launched; "hand" for times that the program gave."""
     step_s: float
     """Seconds of a typical sampled step."""
