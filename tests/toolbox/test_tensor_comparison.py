@@ -219,6 +219,10 @@ def test_limits_do_not_overflow():
     tiny = compare(given([1e-300, 2e-300]), given([1e-300, 1e-300]))
     assert tiny.relative_l2 == pytest.approx(1 / math.sqrt(5))
     assert tiny.cosine == pytest.approx(3 / math.sqrt(10))
+    assert compare(given([3e-185]), given([0.0])).relative_l2 == 1
+    assert compare(given([0.0]), given([3e-185])).relative_l2 == math.inf
+    assert compare(given([0.0] * 3), given([6e307] * 3)).mean_abs == pytest.approx(6e307)
+    assert compare(given([1e125, 1e-185]), given([1e125, 0.0])).mean_abs == pytest.approx(5e-186)
     mixed = compare(given([1e-300, 2e-300]), given([1e300, 2e300]))
     assert mixed.cosine == pytest.approx(1.0)
     whole = compare(given(np.array([2**63 - 1, 5])), given(np.array([-(2**63), 5])))

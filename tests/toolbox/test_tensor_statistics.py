@@ -144,6 +144,7 @@ def test_numbers_at_the_limits_do_not_overflow():
     assert (whole.min, whole.max, whole.max_norm) == (-(2**63), 2**63 - 1, 2**63)
     assert near(whole.std, 2**63 - 0.5)
     assert whole.mean == -0.5
+    assert statistics(given(np.full(3, 2**53 + 1))).outliers.count == 0
     unsigned = statistics(given(np.array([2**64 - 1, 0], np.uint64)))
     assert unsigned.max == 2**64 - 1
     assert unsigned.zeros == 1

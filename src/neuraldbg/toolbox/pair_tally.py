@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 _CHUNK = 262_144
 """Elements compared at once: the temporary arrays of a large pair stay small."""
 
+_LARGE, _LESS = 2.0**900, 100
+"""Differences whose sum is taken in units of 2**100."""
+
 
 class PairTally:
     """Compares two arrays of one shape (n,), the first of which is the reference."""
@@ -42,17 +45,16 @@ class PairTally:
         self.nan_mismatches = self.inf_mismatches = 0
         self._tolerances, self._kind = tolerances, kind
         self._pairs = self._signed = self._flipped = 0
-        self._sum_abs = self._sum_rel = 0.0
+        self._sum_abs = self._sum_large = self._sum_rel = 0.0
         self._beyond: list[npt.NDArray[np.intp]] = []
         self._ulps: list[npt.NDArray[np.uint64]] = []
-        self._power = _power(first), _power(second)
-        self._shift = max(*self._power, 0)
+        self._power = _powers(first, second)
         self._dot = self._squares = self._others = self._apart = 0.0
         for start in range(0, self.count, _CHUNK):
             with np.errstate(all="ignore"):  # the difference of two float64 may be infinite: then that is said
                 self._add(start, first[start : start + _CHUNK], second[start : start + _CHUNK])
         if self._pairs:
-            self.mean_abs = _ldexp(self._sum_abs / self._pairs, self._shift)
+            self.mean_abs = self._sum_abs / self._pairs + _ldexp(self._sum_large / self._pairs, _LESS)
             self.mean_rel = self._sum_rel / self._pairs
 
     def _add(self, start: int, a: npt.NDArray[Any], b: npt.NDArray[Any]) -> None:
@@ -100,7 +102,10 @@ class PairTally:
         if not gap.size:
             return
         self._pairs += gap.size
-        self._sum_abs += float(_scaled(gap, self._shift).sum())
+        if gap.max() > _LARGE:  # the sum may overflow where the mean does not
+            self._sum_large += float(np.ldexp(gap, -_LESS).sum())
+        else:
+            self._sum_abs += float(gap.sum())
         self._sum_rel += float(relative.sum())
         at = int(np.argmax(gap))
         if gap[at] > 0 and (self.largest is None or gap[at] > self.max_abs):
@@ -170,17 +175,21 @@ def _wide(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Any:
     return np.longdouble if long else np.float64
 
 
-def _power(values: npt.NDArray[Any]) -> int:
-    """Return the power of two by which an array is divided before squares are taken; 0 where they are in range."""
-    if values.dtype.kind not in "fc" or values.real.dtype.itemsize < 8:
-        return 0
-    largest = 0.0
-    for start in range(0, len(values), _CHUNK):
-        chunk = np.abs(values[start : start + _CHUNK].real), np.abs(values[start : start + _CHUNK].imag)
-        for part in chunk:
-            finite = part[np.isfinite(part)]
-            largest = max(largest, float(finite.max())) if finite.size else largest
-    return 0 if not largest or 2.0**-400 < largest < 2.0**400 else math.frexp(largest)[1]
+def _powers(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> tuple[int, int]:
+    """Return the powers of two by which two arrays are divided before squares are taken; 0 where they are in range.
+    Only elements that are finite in both count, and zeros have no size of their own.
+    """
+    largest = [0.0, 0.0]
+    for start in range(0, len(first), _CHUNK):
+        pair = [one[start : start + _CHUNK] for one in (first, second)]
+        both = np.isfinite(pair[0]) & np.isfinite(pair[1])
+        for place, one in enumerate(pair):
+            chunk = one[both].astype(_wide(one, one))
+            if chunk.size:
+                largest[place] = max(largest[place], float(np.abs(chunk.real).max()), float(np.abs(chunk.imag).max()))
+    known = [None if not one else 0 if 2.0**-400 < one < 2.0**400 else math.frexp(one)[1] for one in largest]
+    here, there = (found if found is not None else beside or 0 for found, beside in (known, known[::-1]))
+    return here, there
 
 
 def _scaled(values: npt.NDArray[Any], power: int) -> npt.NDArray[Any]:

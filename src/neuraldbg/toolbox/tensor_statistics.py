@@ -415,6 +415,8 @@ def _histogram(ordered: npt.NDArray[Any], scale: int) -> Histogram:
 
 
 def _outliers(ordered: npt.NDArray[Any], quantiles: dict[float, float], scale: int, tensor: Given) -> Outliers:
+    if ordered.dtype.kind in "iu":  # the quartiles are float64, and round whole numbers beyond 2**53
+        ordered = ordered.astype(np.float64)
     first, median, third = (quantiles[share] for share in (0.25, 0.5, 0.75))
     reach = TUKEY * (third / 4 - first / 4)  # quarters, which do not overflow
     low, high = _times_two(first / 4 - reach, 2), _times_two(third / 4 + reach, 2)
