@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -19,7 +20,9 @@ from neuraldbg.explain import diagnose
 from neuraldbg.health import assess
 from neuraldbg.health.health_score import POINTS, WEIGHTS, Finding, deductions_of, points_of, score_of
 from neuraldbg.nouns import Diagnosis, Event, Hypothesis, Remedy
-from neuraldbg.nouns.training_health import Health
+
+if TYPE_CHECKING:
+    from neuraldbg.nouns.training_health import Health
 
 N = 200
 FALLING = 0.3 + 2 * np.exp(-np.arange(N) / 60) + np.random.default_rng(0).normal(0, 0.02, N)
