@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -19,13 +20,13 @@ from neuraldbg.explain import diagnose
 from neuraldbg.health import assess
 from neuraldbg.health.health_score import POINTS, WEIGHTS, Finding, deductions_of, points_of, score_of
 from neuraldbg.nouns import Diagnosis, Event, Hypothesis, Remedy
-from neuraldbg.nouns.training_health import Health
+
+if TYPE_CHECKING:
+    from neuraldbg.nouns.training_health import Health
 
 N = 200
 FALLING = 0.3 + 2 * np.exp(-np.arange(N) / 60) + np.random.default_rng(0).normal(0, 0.02, N)
-FINDINGS = st.builds(
-    Finding, st.sampled_from(sorted(POINTS)), st.floats(0, 1), st.just("found"), st.just("somewhere")
-)
+FINDINGS = st.builds(Finding, st.sampled_from(sorted(POINTS)), st.floats(0, 1), st.just("found"), st.just("somewhere"))
 UNJUDGED = st.dictionaries(st.sampled_from([name for name in WEIGHTS if name != "diagnosis"]), st.just("not seen"))
 
 
@@ -41,8 +42,6 @@ def test_the_weights_are_the_whole_and_no_finding_outweighs_its_aspect():
     assert sum(WEIGHTS.values()) == 100
     for aspect, low, high in POINTS.values():
         assert 0 < low <= high <= WEIGHTS[aspect]
-    for kind in ("failing", "suspect"):
-        assert POINTS[kind][1] > POINTS["inconclusive"][2] or kind == "suspect"
     assert POINTS["failing"][1] > POINTS["suspect"][2] >= POINTS["suspect"][1] >= POINTS["inconclusive"][2]
     assert POINTS["failing"][1] >= 50, "a failing run has at most half of the points"
 
@@ -66,7 +65,6 @@ def test_the_deductions_add_up_to_what_is_missing(findings, unjudged):
     taken = deductions_of(findings, unjudged)
     assert score_of(taken) == pytest.approx(100 - sum(one.points for one in taken), abs=0.5)
     assert not {one.aspect for one in taken} & set(unjudged)
-    assert [one.points for one in taken] == sorted((one.points for one in taken), reverse=True) or len(taken) > 1
 
 
 # ---------------------------------------------------------------- runs by hand
@@ -106,7 +104,7 @@ def test_each_fault_takes_points_and_several_take_more():
 VERDICTS = st.sampled_from(("healthy", "inconclusive", "suspect", "failing"))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(VERDICTS, st.floats(0, 1), st.integers(0, 3), VERDICTS, st.floats(0, 1), st.integers(0, 3))
 def test_a_run_with_more_wrong_never_scores_higher(verdict, sure, spikes, worse, surer, more):
     """The same numbers with a worse verdict, a surer cause and further events."""
@@ -194,7 +192,9 @@ def test_a_good_and_a_bad_training_and_the_saved_run_says_the_same(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["digits_mlp", "house", "deep_sigmoid_stack", "clip_before_backward", "constant_weights"])
+@pytest.mark.parametrize(
+    "name", ["digits_mlp", "house", "deep_sigmoid_stack", "clip_before_backward", "constant_weights"]
+)
 def test_programs_of_the_corpus(name):
     run, diagnosis = record(load()[name])
     score = assess(run, diagnosis).score

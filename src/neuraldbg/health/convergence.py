@@ -1,9 +1,9 @@
 """Where a curve goes at its end: a Curve enters; its state with the reason, its rate and its plateau leave.
 
 The last quarter, the last half and the whole are tested for a trend, in this order. A trend of the last quarter is the
-state. A trend of a wider window alone is the state, too, unless the narrower one is clearly slower than what came before
-it, and level: then the curve has levelled off. Trends are tested on medians of blocks by Kendall's test; slopes are Theil's
-and Sen's, with the interval of 95%.
+state. A trend of a wider window alone is the state, too, unless the narrower one is clearly slower than what came
+before it, and level: then the curve has levelled off. Trends are tested on medians of blocks by Kendall's test; slopes
+are Theil's and Sen's, with the interval of 95%.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 LEVEL, LEVEL_OF_FEW = 0.01, 0.02
-"""Probability below which an order in time counts as a trend: the three windows together call noise a trend in about one
-of forty runs. Few blocks, fewer than eight, have the second: five values in perfect order have 0.017."""
+"""Probability below which an order in time counts as a trend: the three windows together call noise a trend in about
+one of forty runs. Few blocks, fewer than eight, have the second: five values in perfect order have 0.017."""
 HALVED = 0.5
 """Share of the change before that the interval of the change may reach for a curve to be level after a fall."""
 NEGLIGIBLE = 0.01
 """Share of the scale below which a change over another run of the same length is none. Source: our own choice; the
 detector ``loss_plateau`` asks for half a percent of the start over half a run, which is the same."""
 WIDE, AFTER_A_FALL = 3.0, 2.0
-"""Noise of single values, in standard deviations, that the interval of the change may reach for a curve to be level; the
-second for one that fell before, and may still fall."""
+"""Noise of single values, in standard deviations, that the interval of the change may reach for a curve to be level;
+the second for one that fell before, and may still fall."""
 LEVEL_FROM = 10
 """Values from which on a curve can be called level."""
 CYCLES = 3
@@ -130,8 +130,8 @@ def _slowed(curve: Curve, window: Window, narrower: Window) -> float:
 
 
 def _levelled(curve: Curve, window: Window, most: float) -> Course:
-    """Return the state of a curve without a trend: level, or unclear if the interval of its change goes beyond ``most``,
-    and beyond 5% of the scale.
+    """Return the state of a curve without a trend: level, or unclear if the interval of its change goes beyond
+    ``most``, and beyond 5% of the scale.
     """
     if len(curve) < LEVEL_FROM:
         return Course(

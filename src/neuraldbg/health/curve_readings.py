@@ -191,8 +191,8 @@ class Curve:
     def blocks(self, inside: npt.NDArray[np.bool_], blocks: int, *, growing: bool = False) -> Window:
         """Return the medians of blocks over some of the values; each value is a block if there are few.
 
-        Blocks that are ``growing`` are short at first and long at the end: a curve that falls steeply at first is no level
-        over a long block.
+        Blocks that are ``growing`` are short at first and long at the end: a curve that falls steeply at first is no
+        level over a long block.
         """
         at, y = self.at[inside], self.y[inside]
         first = int(self.steps[inside][0]) if len(y) else 0

@@ -71,8 +71,8 @@ class Form(NamedTuple):
 
     name: str
     shape: Callable[[Floats, Floats], Floats]
-    """The part that falls: shapes (K, D) and times (n,) enter, values (K, n) leave. Times count from the first value, in
-    units of the stretch."""
+    """The part that falls: shapes (K, D) and times (n,) enter, values (K, n) leave. Times count from the first value,
+    in units of the stretch."""
     grid: tuple[Floats, ...]
     """Values of each parameter of the shape, ascending; the first grid is refined around what fits."""
 
@@ -170,6 +170,7 @@ def _fit(form: Form, points: Points, target: float) -> Fit | None:
     span = float(points.at[-1] - first)
     t, ahead = (points.at - first) / span, np.array([(target - first) / span])
     grid = form.grid
+    fit: Fit | None = None
     for _ in range(ZOOMS):
         shapes = np.stack(np.meshgrid(*grid, indexing="ij"), axis=-1).reshape(-1, len(grid))
         solved = _solved(form.shape(shapes, t), form.shape(shapes, ahead)[:, 0], points)
@@ -177,6 +178,7 @@ def _fit(form: Form, points: Points, target: float) -> Fit | None:
             return None
         if solved.fall**2 < (CLEAR / 2) ** 2 * float(solved.rest @ solved.rest) / len(points.y):
             return None  # there is no clear fall, and a finer grid finds none
+        fit = Fit(form, solved.rest, solved.fall, solved.value, solved.low, solved.high)
         inside = shapes[solved.allowed]
         steps = [float(values[1] - values[0]) for values in grid]
         ends = [(values.min() - step, values.max() + step) for values, step in zip(inside.T, steps, strict=True)]
@@ -187,7 +189,7 @@ def _fit(form: Form, points: Points, target: float) -> Fit | None:
             np.linspace(max(low, whole[0]), min(high, whole[-1]), len(whole))
             for (low, high), whole in zip(ends, form.grid, strict=True)
         )
-    return Fit(form, solved.rest, solved.fall, solved.value, solved.low, solved.high)
+    return fit
 
 
 class Solved(NamedTuple):

@@ -15,18 +15,20 @@ if TYPE_CHECKING:
 
 LEVEL = 0.02
 """Probability below which an order of the gaps counts as a trend, as in ``convergence.py``."""
-BEFORE = 25
-"""Largest number of training losses before an evaluation whose median is the level there."""
+AROUND = 25
+"""Largest number of training losses around an evaluation whose median is the level there."""
 
 
 def gap_of(training: Curve, evaluation: Curve) -> GeneralisationGap | None:
     """Return the gap at the steps of the evaluations; None if none of them has a training loss before it."""
     pairs = []
-    size = max(1, min(BEFORE, len(training) // max(len(evaluation), 1)))
+    size = max(1, min(AROUND, len(training) // max(len(evaluation), 1)))
     for at, loss, step in zip(evaluation.at, evaluation.y, evaluation.steps, strict=True):
         end = int(np.searchsorted(training.at, at, side="right"))
         if end:
-            pairs.append((int(step), float(loss), float(np.median(training.y[max(0, end - size) : end]))))
+            # Around the evaluation: a level of the values before it alone lags behind a loss that falls.
+            near = training.y[max(0, end - (size + 1) // 2) : end + size // 2]
+            pairs.append((int(step), float(loss), float(np.median(near))))
     if not pairs:
         return None
     steps = [step for step, _, _ in pairs]

@@ -131,8 +131,8 @@ def _judged(
     if gap is not None and gap.overfits:
         said = f"too many parameters for the data, or too little regularisation: {gap}"
         return True, f"{per}; {said}" if per else said, "measured gap between evaluation and training"
-    if gap is not None and gap.word in ("steady", "shrinking"):
-        said = f"no sign of too many parameters: the gap of the evaluations is {gap.word}"
+    if gap is not None and gap.word != "not enough data":
+        said = f"no sign of too many parameters: the gap is {gap.word}, and evaluations have not become worse"
         return True, f"{per}; {said}" if per else said, "measured gap between evaluation and training"
     if distinct and _linear(run):
         enough = "enough" if distinct >= SAMPLES * total else "few"

@@ -140,8 +140,10 @@ class ArchitectureAnalysis:
         told = [f"{count(self.total_parameters)} parameters"]
         if self.trainable_parameters is not None:
             told.append(f"{count(self.trainable_parameters)} of them trained")
-        told += [f"{self.model_size_mb:.3g} MB"] * (self.model_size_mb is not None)
-        told += [f"{self.layer_count:,} layers with parameters"] * (self.layer_count is not None)
+        if self.model_size_mb is not None:
+            told.append(f"{self.model_size_mb:.3g} MB")
+        if self.layer_count is not None:
+            told.append(f"{self.layer_count:,} layers with parameters")
         kinds = ", ".join(f"{number} {kind}" for kind, number in self.layer_types.items())
         return "\n".join([", ".join(told) + (f" ({kinds})" if kinds else ""), *self.notes, str(self.efficiency)])
 

@@ -227,6 +227,9 @@ class ModelDiagnostics:
     def record_architecture(self, info_or_model: Any) -> ModelArchitectureInfo:
         """Record the structure of the model, and return it: a ModelArchitectureInfo, a torch or Keras model, or its
         parameters as a tree of arrays. A later one replaces it. Raises ConfigError as ``ModelArchitectureInfo.of``.
+
+        >>> session.model_diagnostics.record_architecture({"fc1/kernel": numpy.zeros((8, 64))}).total_parameters
+        512
         """
         given = isinstance(info_or_model, ModelArchitectureInfo)
         info: ModelArchitectureInfo = info_or_model if given else ModelArchitectureInfo.of(info_or_model)
@@ -238,11 +241,13 @@ class ModelDiagnostics:
     def record_performance(self, metrics: ModelPerformanceMetrics | None = None, **values: Any) -> None:
         """Record the numbers of a step, as ModelPerformanceMetrics or by its keywords. Raises ConfigError as it does.
 
-        Steps may be sparse, every hundredth; the loss is recorded under ``loss``, an accuracy as ``metric/accuracy``.
+        Steps may be sparse, every hundredth; the loss is recorded under ``loss``, an accuracy as ``metric/accuracy``. A
+        keyword that is no field is a metric of the program's own.
+
+        >>> session.model_diagnostics.record_performance(training_step=100, loss=0.5, accuracy=0.85, reward=3.0)
         """
         if metrics is None:
             known = {one.name for one in fields(ModelPerformanceMetrics)}
-            # A keyword that is no field is a metric of the program's own.
             more = {name: values.pop(name) for name in list(values) if name not in known}
             if "training_step" not in values:
                 raise ConfigError("record_performance needs training_step, the number of the step: training_step=100")
@@ -256,27 +261,52 @@ class ModelDiagnostics:
         self._put_scalars(metrics.training_step, metrics.scalars())
 
     def analyze_training_dynamics(self) -> TrainingDynamics:
-        """Return where loss, evaluations and metrics go: state, rate, plateau, expected end, stability, gap."""
+        """Return where loss, evaluations and metrics go: state, rate, plateau, expected end, stability, gap.
+
+        >>> session.model_diagnostics.analyze_training_dynamics().state
+        'falling'
+        """
         return health.training_dynamics(self._record())
 
     def analyze_architecture(self) -> ArchitectureAnalysis:
-        """Return the structure of the model, and its parameters against the data."""
+        """Return the structure of the model, and its parameters against the data.
+
+        >>> session.model_diagnostics.analyze_architecture().total_parameters
+        512
+        """
         return health.analyze_architecture(self._record())
 
     def assess_health(self) -> Health:
-        """Return the health: a score that is explained, what was not judged, and advice."""
+        """Return the health: a score that is explained, what was not judged, and advice.
+
+        >>> health = session.model_diagnostics.assess_health()
+        >>> print(health.score, health.verdict)
+        100.0 healthy
+        """
         return health.assess(self._record(), self._diagnose())
 
     def detect_anomalies(self) -> tuple[Anomaly, ...]:
-        """Return what is odd in the numbers, by first step."""
+        """Return what is odd in the numbers, by first step.
+
+        >>> session.model_diagnostics.detect_anomalies()
+        ()
+        """
         return self.analyze_training_dynamics().anomalies
 
     def recommendations(self) -> tuple[Recommendation, ...]:
-        """Return what to do, each with its reason: the remedies of the causes first."""
+        """Return what to do, each with its reason: the remedies of the causes first.
+
+        >>> print(session.model_diagnostics.recommendations()[0].text)
+        Train longer
+        """
         return self.assess_health().recommendations
 
     def summary(self) -> str:
-        """Return architecture, score, dynamics and advice as text, a line each."""
+        """Return architecture, score, dynamics and advice as text, a line each.
+
+        >>> print(session.model_diagnostics.summary())
+        512 parameters, ...
+        """
         return f"{self.analyze_architecture()}\n\n{self.assess_health()}"
 
 

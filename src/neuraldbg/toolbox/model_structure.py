@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 ACTIVATIONS = frozenset({
     "CELU", "ELU", "GELU", "GLU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU", "LogSigmoid",
-    "LogSoftmax", "Mish", "PReLU", "RReLU", "ReLU", "ReLU6", "SELU", "SiLU", "Sigmoid", "Softmax", "Softmax2d", "Softmin",
-    "Softplus", "Softshrink", "Softsign", "Tanh", "Tanhshrink", "Threshold",
+    "LogSoftmax", "Mish", "PReLU", "RReLU", "ReLU", "ReLU6", "SELU", "SiLU", "Sigmoid", "Softmax", "Softmax2d",
+    "Softmin", "Softplus", "Softshrink", "Softsign", "Tanh", "Tanhshrink", "Threshold",
 })  # fmt: skip
 """Class names of torch's and Keras's layers that are activation functions."""
 OUTPUTS = ("out_features", "out_channels", "embedding_dim", "hidden_size", "units", "filters", "output_dim")
@@ -43,6 +43,8 @@ class Tensor(NamedTuple):
     """Bytes of an element. None if the dtype is not known."""
     trainable: bool | None
     """None if it is not known."""
+    grouped: bool = True
+    """False if the path is the name of the array itself: its layer is not known."""
 
     @property
     def size(self) -> int:
@@ -55,15 +57,15 @@ def structure_of(model: Any) -> ArchitectureFact:
 
     Raises ConfigError for anything else, and for a model whose parameters have no shape yet.
     """
-    if callable(getattr(model, "named_parameters", None)):
-        return _torch(model)
+    # A Keras model on torch has the methods of both, and knows its layers by Keras's.
     if hasattr(model, "layers") and callable(getattr(model, "count_params", None)):
         return _keras(model)
+    if callable(getattr(model, "named_parameters", None)):
+        return _torch(model)
     if isinstance(model, (Mapping, list, tuple)) or dataclasses.is_dataclass(model):
         tensors = list(_leaves(model, "", 0))
         # A flat tree with a name for each array does not say which of them are one layer.
-        named = {one.path for one in tensors if one.path}
-        grouped = len(named) < len(tensors) or any("/" in path for path in named)
+        grouped = any(one.grouped for one in tensors)
         if not tensors:
             raise ConfigError("the tree has no arrays; give the parameters, such as {'fc1/weight': array}")
         fact = _fact(tensors, {}, "")
@@ -228,10 +230,10 @@ def _leaves(tree: Any, path: str, depth: int) -> Iterator[Tensor]:
         if isinstance(value, (Mapping, list, tuple)) or (dataclasses.is_dataclass(value) and not _array(value)):
             yield from _leaves(value, name, depth + 1)
         elif _array(value):
-            layer = path or (name.rpartition("/")[0] or name.rpartition(".")[0] or name)
-            yield Tensor(layer, _shape(value, name), _element_bytes(value), None)
+            layer = path or name.rpartition("/")[0] or name.rpartition(".")[0]
+            yield Tensor(layer or name, _shape(value, name), _element_bytes(value), None, bool(layer))
         elif isinstance(value, (int, float, complex, np.generic)) and not isinstance(value, bool):
-            yield Tensor(path or name, (), None, None)
+            yield Tensor(path or name, (), None, None, bool(path))
         else:
             raise ConfigError(f"{name!r} is a {type(value).__name__} and no array; give the parameters alone")
 
