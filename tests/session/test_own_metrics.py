@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
+from tests.capture.simulated_device import SimulatedDevice
 from tests.session.seeded_trainings import Mlp, vectors
 from torch import nn
 from torch.nn import functional as F
@@ -375,3 +376,38 @@ def test_a_value_dies_when_the_program_lets_it_go() -> None:
         dbg.log(accuracy=value)
         del value
         assert gone() is None
+
+
+# -- values on a device ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delay", [1, 7])
+def test_a_value_on_a_device_arrives_later_in_its_own_step_and_nothing_waits(
+    monkeypatch: pytest.MonkeyPatch, delay: int
+) -> None:
+    model = Mlp()
+    with NeuralDbg(model) as dbg:
+        device = SimulatedDevice(monkeypatch, delay)
+
+        def log(step: int, loss: torch.Tensor) -> None:
+            kept = loss.detach().clone()
+            dbg.log(loss=kept, twice=2 * kept)
+            kept.zero_()  # what the program does with it afterwards changes nothing
+
+        losses = train(model, 20, within=log)
+        waits = device.waits
+    assert waits == 0
+    np.testing.assert_array_equal(dbg.metric("loss").values, losses)
+    np.testing.assert_array_equal(dbg.metric("twice").values, 2 * np.array(losses))
+    assert dbg.metric("loss").steps.tolist() == list(range(20))
+
+
+def test_of_a_device_that_lags_far_behind_values_are_left_out_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Mlp()
+    with NeuralDbg(model) as dbg:
+        train(model, 1)
+        SimulatedDevice(monkeypatch, 10_000)
+        for step in range(70):
+            dbg.log(value=torch.tensor(float(step)))
+    assert dbg.metric("value").values.tolist() == [np.arange(64).mean()]
+    assert any("6 values of metrics were left out" in note for note in dbg.record().info.coverage["notes"])
