@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from neuraldbg import answers
 from neuraldbg.arguments import text
-from neuraldbg.errors import ConfigError, NeuralDbgError
+from neuraldbg.errors import ConfigError, NeuralDbgError, UnknownMetric
 from neuraldbg.nouns import UNKNOWN, metric_names
 from neuraldbg.nouns.alert import alerts_of
 from neuraldbg.nouns.step import metric_key
@@ -209,7 +209,10 @@ class Questions:
         if reduce not in ("min", "mean", "max"):
             raise ConfigError(f"reduce: give 'min', 'mean' or 'max', not {reduce!r:.60}")
         run = self.record()
-        return run.scalar(metric_key(run.history.scalars, text(name, "the name of a metric")), reduce=reduce)
+        key = metric_key(run.history.scalars, text(name, "the name of a metric"))
+        if key is None:
+            raise UnknownMetric(name, metric_names(run.history.scalars))
+        return run.scalar(key, reduce=reduce)
 
     @property
     def alerts(self) -> tuple[Alert, ...]:

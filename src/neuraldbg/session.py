@@ -142,8 +142,7 @@ class NeuralDbg(Questions, SessionControls, Shown):
         self._info = RunInfo(text(script, "script"), texts(argv, "argv"), versions=versions(), note=text(note, "note"))
         self._recorder: Recorder | None = None
         self._wanted = path(out, "out") if out is not None else None
-        self._numbers = LoopNumbers()
-        self._count, self._running = 0, False
+        self._numbers, self._count, self._running = LoopNumbers(), 0, False
         self._hooks = SessionHooks(
             self._capture, self._halt, lambda: self._wanted, self._known_layout, self._breakpoints.calls
         )

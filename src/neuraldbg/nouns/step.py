@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from neuraldbg.errors import UnknownMetric
-
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
@@ -111,12 +109,12 @@ def metric_scalars(name: str, value: float, nonfinite: int | None = None) -> dic
     return {key: value, nonfinite_of(key): float(bad)} if bad else {key: value}
 
 
-def metric_key(scalars: Collection[str], name: str) -> str:
-    """Return the name of the scalar that holds a metric. ``metric/`` may stand in front. Raises UnknownMetric."""
+def metric_key(scalars: Collection[str], name: str) -> str | None:
+    """Return the name of the scalar that holds a metric, None if there is none. ``metric/`` may stand in front."""
     for key in (f"{METRIC}{name}", name):
         if key.startswith(METRIC) and key in scalars:
             return key
-    raise UnknownMetric(name.removeprefix(METRIC), metric_names(scalars))
+    return None
 
 
 def metric_names(scalars: Iterable[str]) -> tuple[str, ...]:

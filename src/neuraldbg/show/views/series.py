@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuraldbg.errors import UnknownMetric
 from neuraldbg.layer_alias import resolve
-from neuraldbg.nouns import METRIC, SCALARS, STATS, nonfinite_of
+from neuraldbg.nouns import METRIC, SCALARS, STATS, metric_names, nonfinite_of
 from neuraldbg.nouns.loss_names import loss_names
-from neuraldbg.nouns.step import metric_key
 from neuraldbg.show.axes.gaps import LONG
 from neuraldbg.show.axes.ticks import wide
 from neuraldbg.show.forms import Line, Lines, Scale
@@ -156,7 +156,9 @@ def scalar_line(run: RunRecord, name: str, stream: int | None, label: str, choic
 def _scalar(run: RunRecord, diagnosis: Diagnosis, choice: Choice, name: str) -> Lines:
     """Return one scalar of the run, with its meaning below it. Raises UnknownMetric."""
     if name.startswith(METRIC):
-        name, meaning = metric_key(run.history.scalars, name), LOGGED
+        meaning = LOGGED
+        if name not in run.history.scalars:
+            raise UnknownMetric(name[len(METRIC) :], metric_names(run.history.scalars))
     else:
         meaning = SCALARS[name]
     view = scalars_of(run, diagnosis, choice, (name,), name="series", title=scalar_title(name))
