@@ -156,4 +156,3 @@ def test_the_change_that_ruined_a_training_is_its_cause(loop):
 def test_a_change_that_does_no_harm_is_no_alarm(loop):
     found = watch(loop)
     assert found.verdict == "healthy", found.summary
-
