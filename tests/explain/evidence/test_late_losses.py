@@ -116,3 +116,21 @@ def test_weights_without_any_gradient_at_the_end_are_told_with_their_date():
     assert "no gradient has reached the weights from step 700 on" in found.summary.lower()
     solved = Build(steps=1000).scalar("grad_norm", 0.0, slice(700, None)).loss(0.0, slice(600, None))
     assert "no gradient has reached" not in diagnose(solved.build()).summary.lower()
+
+
+def test_an_evaluation_that_is_worse_than_a_guess_at_once_is_suspect_and_one_that_creeps_up_is_not():
+    def found(*values):
+        build = Build(steps=1200).loss(sound(1200))
+        for number, value in enumerate(values):
+            build.scalar("eval_loss", value, 100 * (number + 1))
+        return diagnose(build.build())
+
+    lost = found(1.2, 0.5, 0.3, 0.25, 5.9, 4.7, 4.6)
+    assert lost.verdict == "suspect"
+    assert "the loss in evaluation fell to 0.25 by step 400, then jumped to 5.9 by step 500" in lost.summary.lower()
+    for values in (
+        (1.2, 0.5, 0.3, 0.8, 1.6, 2.5, 3.0, 3.5),
+        (1.2, 0.5, 0.3, 0.25, 5.9, 0.3, 0.25),
+        (0.3, 5.0, 5.0, 5.0),
+    ):
+        assert found(*values).verdict == "healthy"  # overfitting, one odd time, too few before

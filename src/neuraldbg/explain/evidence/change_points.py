@@ -282,5 +282,5 @@ def _weights(run: RecordReadings) -> Iterator[ChangePoint]:
     for step, value in zip(found.steps.tolist(), found.values.tolist(), strict=True):
         if value > OUTSIDE:
             before = every[every < step]
-            words = f"weights changed by {number(value)} times their size, by something that is no optimizer"
+            words = f"something that is no optimizer changed weights by {number(value)} times their size"
             yield ChangePoint("weights", int(before[-1]) if len(before) else step - 1, step, words, 0.0, value)

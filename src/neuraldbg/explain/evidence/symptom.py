@@ -50,6 +50,8 @@ WINDOW = 5
 LEARNT_ALREADY = 0.5
 """Share of the loss of a constant guess; a loss below it at the end that did not fall is that of a pretrained model."""
 
+GOOD, BAD = 2, 3
+"""Evaluations that were better than a guess, and that are worse at the end, from which the model has got worse."""
 STARVED, STARVED_SHARE = 100, 0.1
 """Steps, and share of all, without any gradient at the end of a run, from which it no longer learns."""
 LOST_SHARE, LOST_PART = 0.5, 0.25
@@ -200,7 +202,27 @@ def find_trouble(run: RecordReadings) -> Trouble:
     if _still(run):
         steps = plural(run.run.steps or len(run.history), "step")
         return Trouble("still", int(run.history.steps[0]), f"no weight changed in {steps}")
-    return _starved(run) or _course(run)
+    return _starved(run) or _evaluated(run) or _course(run)
+
+
+def _evaluated(run: RecordReadings) -> Trouble | None:
+    """Return the symptom of an evaluation that was good and is worse than a guess from one time to the next, and stays
+    so; None if there is none. Overfitting raises it, too, but by and by.
+    """
+    found, guess = run.scalar("eval_loss").finite(), guessing_loss(run)
+    if len(found) < GOOD + BAD or not guess > 0 or not run.loss.alone:
+        return None
+    below = np.flatnonzero(found.values < guess)
+    at = int(below[-1]) + 1 if len(below) else 0
+    good = found.values[:at]
+    if at < GOOD or len(found) - at < BAD or not good.min() < LOST_SHARE * guess:
+        return None
+    if good[-1] > good.min() + LOST_PART * (guess - good.min()):
+        return None
+    step, best = int(found.steps[at]), int(found.steps[int(good.argmin())])
+    said = f"the loss in evaluation fell to {number(float(good.min()))} by step {best}, then jumped to"
+    last = f"{number(float(found.values[-1]))} at the last time, above that of a guess ({number(guess)})"
+    return Trouble("relapsed", step, f"{said} {number(float(found.values[at]))} by step {step}, and was {last}")
 
 
 def _starved(run: RecordReadings) -> Trouble | None:

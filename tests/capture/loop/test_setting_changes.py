@@ -1,0 +1,115 @@
+"""Settings that a program changes while it trains: each a fact, once, with the steps between which it changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from tests.capture.captured_run import capture_run
+from torch import nn
+
+from neuraldbg.capture.loop.setting_changes import EVERY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+STEPS, AT = 200, 151
+WITHIN = 4 * EVERY
+"""Steps within which the settings are read again: light steps are processed a few at a time."""
+
+
+class Loop:
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.1), nn.Linear(8, 2))
+        self.opt: torch.optim.Optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.5)
+
+    def train(self, change: Callable[[Loop, int], None], steps: int = STEPS) -> None:
+        for step in range(steps):
+            change(self, step)
+            self.opt.zero_grad()
+            self.model(torch.randn(8, 4)).pow(2).mean().backward()
+            self.opt.step()
+
+
+def changes(change: Callable[[Loop, int], None], steps: int = STEPS, **settings: Any) -> list[dict[str, Any]]:
+    loop = Loop()
+    run = capture_run(lambda: loop.train(change, steps), loop.model, **settings)
+    return run.facts("change")
+
+
+def momentum(loop: Loop, step: int) -> None:
+    loop.opt.param_groups[0]["momentum"] = 0.5 if step < AT else 0.95
+
+
+def decay(loop: Loop, step: int) -> None:
+    loop.opt.param_groups[0]["weight_decay"] = 0 if step < AT else 0.1
+
+
+def dropout(loop: Loop, step: int) -> None:
+    loop.model[2].p = 0.1 if step < AT else 0.9
+
+
+def evaluation(loop: Loop, step: int) -> None:
+    loop.model.train(step < AT)
+
+
+def frozen(loop: Loop, step: int) -> None:
+    loop.model[0].requires_grad_(step < AT)
+
+
+def remade(loop: Loop, step: int) -> None:
+    if step == AT:
+        loop.opt = torch.optim.SGD(loop.model.parameters(), lr=0.01, momentum=0.5)
+
+
+EXPECTED = [
+    (momentum, "momentum", "", 0.5, 0.95), (decay, "weight_decay", "", 0.0, 0.1), (dropout, "dropout", "2", 0.1, 0.9),
+    (evaluation, "training", "2", 1.0, 0.0), (frozen, "trainable", "", 6.0, 4.0), (remade, "optimizer", "", None, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "name", "before", "after"), EXPECTED, ids=[one[0].__name__ for one in EXPECTED]
+)
+def test_a_change_is_dated_between_two_readings(change, what, name, before, after):
+    found = [one for one in changes(change, allowance_s=0.0) if one["what"] == what]
+    if what == "training":
+        assert {one["name"] for one in found} == {"Sequential", "1", "2"}
+    found = [one for one in found if what != "training" or one["name"] == name]
+    assert [(one["name"], one["before"], one["after"]) for one in found] == [(name, before, after)]
+    assert found[0]["since"] < AT <= found[0]["until"] < AT + WITHIN
+    assert found[0]["since"] > AT - WITHIN
+    if what == "trainable":
+        assert found[0]["names"] == ["0.bias", "0.weight"]
+
+
+def test_settings_that_stay_are_no_facts():
+    assert changes(lambda loop, step: None) == []
+
+
+def test_a_schedule_is_one_change_where_it_begins_and_one_where_it_rests():
+    def ramp(loop: Loop, step: int) -> None:
+        loop.opt.param_groups[0]["momentum"] = 0.5 + 0.4 * min(max(step - 50, 0), 80) / 80
+
+    found = changes(ramp, overhead=None)
+    assert len(found) == 2
+    assert found[0]["before"] == found[1]["before"] == 0.5
+    assert found[1]["after"] == pytest.approx(0.9)
+    assert found[1]["since"] < 51
+    assert 130 <= found[1]["until"] < 130 + WITHIN
+
+
+def test_a_setting_that_always_changes_is_logged_a_few_times():
+    def turns(loop: Loop, step: int) -> None:
+        loop.model[0].requires_grad_(step // 3 % 2 == 0)
+
+    assert len(changes(turns, overhead=None)) <= 16
+
+
+def test_a_number_on_a_device_is_not_fetched():
+    def tensor(loop: Loop, step: int) -> None:
+        loop.opt.param_groups[0]["weight_decay"] = torch.tensor(0.1 if step < AT else 0.2)
+
+    assert changes(tensor) == []

@@ -1,0 +1,158 @@
+"""Trainings that are sound for hundreds of steps: what goes wrong then is dated and explained, and what does no harm
+raises no alarm. Default settings, so that most steps are light.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tests.faults.corpus import Program, record
+from tests.faults.golden import golden
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from neuraldbg import Diagnosis
+
+STEPS, AT = 1200, 811
+
+
+class Loop:
+    """A classifier on tabular data; each fault changes one thing at step AT."""
+
+    def __init__(self) -> None:
+        rng = torch.Generator().manual_seed(1)
+        self.x = torch.randn(1600, 20, generator=rng)
+        self.y = (torch.tanh(self.x) @ torch.randn(20, 5, generator=rng)).argmax(1)
+        self.model = nn.Sequential(
+            nn.Linear(20, 48), nn.ReLU(), nn.Dropout(0.05), nn.Linear(48, 48), nn.ReLU(), nn.Linear(48, 5)
+        )
+        self.opt: torch.optim.Optimizer = torch.optim.SGD(self.model.parameters(), lr=0.05, momentum=0.9)
+        self.step = 0
+        self.size = 64
+
+    def loss(self, out: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(out, y)
+
+    def batch(self) -> tuple[Tensor, Tensor]:
+        rows = torch.randint(len(self.x), (self.size,))
+        return self.x[rows], self.y[rows]
+
+    def at(self) -> None:
+        """Change one thing."""
+
+    def train(self) -> None:
+        for self.step in range(STEPS):
+            if self.step == AT:
+                self.at()
+            x, y = self.batch()
+            loss = self.loss(self.model(x), y)
+            self.opt.zero_grad()
+            loss.backward()
+            self.opt.step()
+
+
+class Rate(Loop):
+    def at(self) -> None:
+        self.opt.param_groups[0]["lr"] *= 50
+
+
+class Momentum(Loop):
+    def at(self) -> None:
+        self.opt.param_groups[0]["momentum"] = 0.9995
+
+
+class Decay(Loop):
+    def at(self) -> None:
+        self.opt.param_groups[0]["weight_decay"] = 0.5
+
+
+class Dropout(Loop):
+    def at(self) -> None:
+        self.model[2].p = 0.97
+
+
+class Labels(Loop):
+    def batch(self) -> tuple[Tensor, Tensor]:
+        x, y = super().batch()
+        return x, y[torch.randperm(len(y))] if self.step >= AT else y
+
+
+class Zeros(Loop):
+    def batch(self) -> tuple[Tensor, Tensor]:
+        x, y = super().batch()
+        return x * float(self.step < AT), y
+
+
+class Restarts(Loop):
+    def __init__(self) -> None:
+        super().__init__()
+        self.schedule = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(self.opt, 400)
+
+    def batch(self) -> tuple[Tensor, Tensor]:
+        if self.step:
+            self.schedule.step()
+        return super().batch()
+
+
+class Smoothed(Loop):
+    def loss(self, out: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(out, y, label_smoothing=0.1 if self.step >= AT else 0.0)
+
+
+class Thawed(Loop):
+    def __init__(self) -> None:
+        super().__init__()
+        self.model[0].requires_grad_(False)
+
+    def at(self) -> None:
+        self.model[0].requires_grad_(True)
+        self.model[2].p = 0.0
+        self.size = 128
+
+
+def watch(loop: Callable[[], Loop]) -> Diagnosis:
+    return record(Program(loop.__name__, lambda: loop().train(), "late", golden(""), "late"))[1]
+
+
+QUICK = (Momentum, Rate, Restarts)
+"""Those that every run of the tests makes."""
+
+
+def some(loops):
+    """Mark all but the quick ones as slow."""
+    return [pytest.param(one, marks=[] if one in QUICK else pytest.mark.slow, id=one.__name__) for one in loops]
+
+
+FAULTS = {
+    Rate: "lr_too_high", Momentum: "momentum_too_high", Decay: "weight_decay_too_high", Dropout: "dropout_too_high",
+    Labels: "label_noise", Zeros: "bad_batch",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("loop", some(FAULTS))
+def test_the_change_that_ruined_a_training_is_its_cause(loop):
+    found = watch(loop)
+    assert found.verdict == "failing"
+    top = found.hypotheses[0]
+    assert (top.cause, top.confidence > 0.5) == (FAULTS[loop], True), found.summary
+    # A change lies where it is dated: at that step, or between two of them.
+    assert top.step is not None
+    since = top.since if top.since is not None else top.step - 1
+    assert since < AT <= max(top.step, AT)
+    assert top.step <= AT + 400
+    assert "then jumped to" in found.summary or "then rose to" in found.summary
+    assert "fell to 0.0" in found.summary  # the level before
+    if loop is Rate:
+        assert f"a learning rate of 2.5 with SGD, which rose from 0.05 to 2.5 at step {AT}" in found.summary
+        assert (top.step, top.since) == (AT, None)
+
+
+@pytest.mark.parametrize("loop", some([Restarts, Smoothed, Thawed]))
+def test_a_change_that_does_no_harm_is_no_alarm(loop):
+    found = watch(loop)
+    assert found.verdict == "healthy", found.summary
