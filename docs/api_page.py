@@ -68,10 +68,6 @@ def train(steps=40):
 with NeuralDbg(model, out="runs/one", overhead=None) as dbg:
     train()
 run = neuraldbg.load("runs/one")
-
-session = debug_session(output_dir="runs/by_hand")
-for step in range(20):
-    session.record_step(step, loss=1 / (step + 1), gradients={"fc1.weight": np.full((4, 3), 0.1)}, accuracy=0.8)
 """.lstrip()
 API = {
     "A training that is watched": "neuraldbg: NeuralDbg",

@@ -314,7 +314,7 @@ def test_settings_that_are_named_exist(path):
 
 # ---------------------------------------------------------------- the API
 
-FUNCTIONS = {"load", "register_hook"}
+FUNCTIONS = {"debug_session", "load", "register_hook"}
 CLASSES = [(module, name) for _, module, name in API.public() if name not in FUNCTIONS]
 
 
@@ -348,6 +348,8 @@ def test_the_examples_of_the_api_print_what_they_say(trained, monkeypatch, modul
         test = doctest.DocTestParser().get_doctest(inspect.cleandoc(doc or ""), names, place, None, 0)
         doctest.DocTestRunner(optionflags=flags).run(test, out=told.append, clear_globs=False)
         names = test.globs  # of a class, its methods use what its docstring makes
+    for session in (one for one in list(names.values()) if isinstance(one, neuraldbg.DebugSession)):
+        session.stop()
     assert not told, "".join(told)
 
 

@@ -41,6 +41,9 @@ HELD_OUT = 0.3
 """Share of the values at the end that are predicted from those before."""
 BEND = 0.02
 """Share of the fall that the prediction of a mean may be off because the curve bends."""
+WIDEST = 1.5
+"""Width of the interval, in levels at the end of a positive curve, beyond which it tells nothing. Source: our own
+choice."""
 T95 = 2.0
 """Quantile of Student's distribution for an interval of 95% with twenty to sixty values."""
 CORRELATED = 2.5
@@ -135,10 +138,13 @@ def expected_end(curve: Curve, state: str, plateau: Plateau | None) -> tuple[Exp
         if fits:
             best = min(fits, key=lambda fit: float(fit.rest @ fit.rest))
             low, high = min(fit.low for fit in fits), max(fit.high for fit in fits)
-            if high - low > best.fall:
+            if curve.positive:
+                low = max(low, 0.0)
+            # An interval that is wider than the level itself tells nothing of where a positive curve goes.
+            if high - low > best.fall or (curve.positive and high - low > WIDEST * curve.last):
                 reason = "forms that fit equally well go far apart beyond the last step"
                 continue
-            return ExpectedEnd(round(target), best.value, low, high, best.form.name, window.first), ""
+            return ExpectedEnd(round(target), max(best.value, low), low, high, best.form.name, window.first), ""
         reason = "neither an exponential nor a power law fits"
     if plateau is not None and (level := _kept(curve, plateau, target)) is not None:
         return level, ""

@@ -74,8 +74,9 @@ class DebugSession(Questions, Shown):
     steps, one ends when a name is recorded a second time. The first value that is recorded starts the session, so that
     ``start`` need not be called; ``stop`` ends it, saves the run and returns the report, and ``with`` does both.
 
-    >>> with DebugSession(DebugConfig(output_dir="debug_output")) as session:
-    ...     session.record_step(0, loss=2.3, gradients={"fc1.weight": [[0.1, -0.2], [0.0, 0.3]]})
+    >>> session = DebugSession(DebugConfig(output_dir="debug_output"))
+    >>> for step in range(4):
+    ...     session.record_step(step, loss=1 / (step + 1), gradients={"fc1.weight": [[0.1, -0.2], [0.0, 0.3]]})
     """
 
     def __init__(
@@ -188,8 +189,8 @@ class DebugSession(Questions, Shown):
     def start(self) -> None:
         """Begin the run. Raises AttachError if it has begun, or has ended.
 
-        >>> session = DebugSession()
-        >>> session.start()
+        >>> another = DebugSession()
+        >>> another.start()
         """
         with self._lock:
             if self._made is not None:
@@ -211,7 +212,7 @@ class DebugSession(Questions, Shown):
 
         ``outcome`` is how the training ended; by default it was completed.
 
-        >>> session.stop().diagnosis.verdict
+        >>> another.stop().diagnosis.verdict
         'inconclusive'
         """
         from neuraldbg.toolbox.session_report import report_of  # noqa: PLC0415 (needed when the training is over)
@@ -290,7 +291,7 @@ class DebugSession(Questions, Shown):
         """Open a step by its number: all that is recorded from now on belongs to it. Raises ConfigError for a step that
         is over: steps are counted over all epochs.
 
-        >>> session.begin_step(3)
+        >>> session.begin_step(4)
         """
         self._steps().begin(_number(step))
 

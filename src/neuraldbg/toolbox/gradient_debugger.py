@@ -144,6 +144,7 @@ class GradientDebugger:
     ``turn`` ends the step if it has a gradient of this name already, ``tell`` gets kind, name, values and statistics
     of each gradient.
 
+    >>> session = debug_session()
     >>> session.gradient_debugger.record_gradient_flow("layer_1", [0.01, 0.02, 0.015, 0.008])
     """
 

@@ -26,6 +26,10 @@ class SessionPlots:
     """Draws what a session has recorded. Pictures are files in the folder ``plots`` of the run, or in
     ``neuraldbg-plots`` if it is in memory; ``ascii_...`` returns text for a terminal.
 
+    >>> session = debug_session()
+    >>> for step in range(4):
+    ...     number = session.tensor_inspector.inspect_tensor([0.5, 1.0, 2.0], "my_tensor")
+    ...     session.record_step(step, loss=1 / (step + 1), gradients={"layer_1": [0.1, 0.2]}, accuracy=0.5)
     >>> print(session.plots.ascii_loss())
     loss
     ...

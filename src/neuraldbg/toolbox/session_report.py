@@ -35,7 +35,9 @@ _MOST, _LAYERS = 20, 8
 class DebugReport:
     """The report of a session by hand. ``print(report.summary())`` shows it, ``report.save("report.html")`` writes it.
 
-    >>> report = session.report()
+    >>> with debug_session() as session:
+    ...     session.record_step(0, loss=0.5)
+    >>> report = session.stop()
     >>> report.diagnosis.verdict
     'inconclusive'
     """
@@ -89,8 +91,8 @@ class DebugReport:
     def to_dict(self) -> dict[str, Any]:
         """Return the report as strict JSON values (schema ``neuraldbg.debug_report/1``).
 
-        >>> sorted(report.to_dict())[:3]
-        ['alerts', 'bottlenecks', 'diagnosis']
+        >>> report.to_dict()["steps"]
+        1
         """
         return {
             "schema": SCHEMA,

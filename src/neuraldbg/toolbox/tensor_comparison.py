@@ -60,6 +60,8 @@ class Place:
 class TensorComparison:
     """The differences of two tensors. Numbers are those of elements that are finite in both, NaN if there are none.
 
+    >>> from neuraldbg.toolbox.given_arrays import given
+    >>> from neuraldbg.toolbox.tensor_comparison import compare
     >>> compare(given([1.0, 2.0]), given([1.0, 2.5])).sentence
     '1 of 2 elements differs by more than rounding of float64: element 1 differs, the others agree. The largest \
 difference is 0.5, at [1] (2 against 2.5). Relative L2 difference: 0.2236.'

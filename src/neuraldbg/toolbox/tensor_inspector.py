@@ -18,8 +18,8 @@ from neuraldbg.errors import ConfigError
 from neuraldbg.nouns import Site
 from neuraldbg.nouns.html import shown
 from neuraldbg.nouns.json import jsonable
-from neuraldbg.toolbox.debug_config import whole_in
 from neuraldbg.nouns.measures import size
+from neuraldbg.toolbox.debug_config import whole_in
 from neuraldbg.toolbox.given_arrays import given
 from neuraldbg.toolbox.kept_values import KeptValues
 from neuraldbg.toolbox.statistics_row import raw_row_of
@@ -115,7 +115,8 @@ class TensorInfo:
 class TensorSummary:
     """All inspected tensors in a few lines.
 
-    >>> inspector = TensorInspector(max_tracked=100, sampling_rate=1.0, step=lambda: 0, tell=lambda site, row: None)
+    >>> session = debug_session()
+    >>> inspector = session.tensor_inspector
     >>> number = inspector.inspect_tensor(float("nan"), "h")
     >>> summary = inspector.summary()
     >>> summary
@@ -186,7 +187,7 @@ class TensorSummary:
 class TensorInspector:
     """Inspects tensors that are handed over: ``session.tensor_inspector``.
 
-    ``tell`` is called once for each tensor, with the site and the row that the live tool would have made of it.
+    ``tell`` is called once for each tensor, with its site and the accumulators that the live tool would make of it.
 
     >>> inspector = TensorInspector(max_tracked=100, sampling_rate=1.0, step=lambda: 0, tell=lambda site, row: None)
     >>> number = inspector.inspect_tensor([[1.0, 2.0], [3.0, 4.0]], "h", "fc1", "forward")

@@ -65,6 +65,8 @@ class TensorStatistics:
     """The statistics of one tensor. Moments, norms and quantiles are those of the finite elements that were read, NaN
     if there are none; of complex numbers those of their magnitudes.
 
+    >>> from neuraldbg.toolbox.given_arrays import given
+    >>> from neuraldbg.toolbox.tensor_statistics import statistics
     >>> stats = statistics(given([1.0, 2.0, 3.0, float("nan")]))
     >>> stats.mean, stats.nan, stats.quantiles[0.5]
     (2.0, 1, 2.0)
