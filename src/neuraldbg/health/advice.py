@@ -42,7 +42,8 @@ def _loss(dynamics: TrainingDynamics) -> Iterator[Recommendation]:
         return
     loss, gap = dynamics.losses[0], dynamics.gap
     overfits = gap is not None and gap.overfits
-    if loss.state == FALLING and not overfits:
+    gains = dynamics.efficiency is None or dynamics.efficiency.last > 0.005 * dynamics.efficiency.first
+    if loss.state == FALLING and gains and not overfits:
         end = (
             f"; {number_text(loss.expected.value)} is expected at step {loss.expected.at_step:,}"
             if loss.expected

@@ -43,7 +43,7 @@ HALVED = 0.5
 NEGLIGIBLE = 0.01
 """Share of the scale below which a change over another run of the same length is none. Source: our own choice; the
 detector ``loss_plateau`` asks for half a percent of the start over half a run, which is the same."""
-WIDE, AFTER_A_FALL = 3.0, 2.0
+WIDE, AFTER_A_FALL = 3.0, 2.5
 """Noise of single values, in standard deviations, that the interval of the change may reach for a curve to be level;
 the second for one that fell before, and may still fall."""
 LEVEL_FROM = 10

@@ -237,7 +237,7 @@ class Anomaly:
     """One thing that is odd in the numbers of a run.
 
     >>> [anomaly.kind for anomaly in dbg.health().dynamics.anomalies]
-    ['nonfinite', ...]
+    ['spike', 'divergence', 'nonfinite', ...]
     """
 
     kind: str
