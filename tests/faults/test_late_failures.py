@@ -146,7 +146,7 @@ def test_the_change_that_ruined_a_training_is_its_cause(loop):
     assert since < AT <= max(top.step, AT)
     assert top.step <= AT + 400
     assert "then jumped to" in found.summary or "then rose to" in found.summary
-    assert "fell to 0.0" in found.summary  # the level before
+    assert "fell to 0." in found.summary  # the level before
     if loop is Rate:
         assert f"a learning rate of 2.5 with SGD, which rose from 0.05 to 2.5 at step {AT}" in found.summary
         assert (top.step, top.since) == (AT, None)

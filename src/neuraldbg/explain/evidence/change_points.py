@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.evidence.wording import listing, number
+from neuraldbg.explain.evidence.wording import listing, number, setting_value
 from neuraldbg.nouns import Series
 from neuraldbg.nouns.facts.change import ChangeFact
 from neuraldbg.nouns.facts.loss import LossFact, LossTerm, TensorStatistics
@@ -144,7 +144,7 @@ def _words(run: RecordReadings, fact: ChangeFact) -> str:
 
 
 def _went(before: float, after: float) -> str:
-    return f"{'rose' if after > before else 'fell'} from {number(before)} to {number(after)}"
+    return f"{'rose' if after > before else 'fell'} from {setting_value(before)} to {setting_value(after)}"
 
 
 def _batches(run: RecordReadings, onset: int) -> Iterator[ChangePoint]:

@@ -26,6 +26,11 @@ def number(value: float) -> str:
     return powered(value)
 
 
+def setting_value(value: float) -> str:
+    """Write the value of a setting; one just below 1, as a momentum, with the digits that tell it from 1."""
+    return f"{value:.6g}" if 0.99 < value < 1 else number(value)
+
+
 def moved(ratio: float) -> str:
     """Write the scalar ``update_ratio`` with its meaning: ``0.034 of the weights (median over weight matrices)``. Views
     show each layer, and some layers have a larger ratio.

@@ -29,7 +29,7 @@ from neuraldbg.explain.edits import arguments
 from neuraldbg.explain.evidence.late_changes import began, raised, weigh_change
 from neuraldbg.explain.evidence.optimizer_steps import betas, climbs, momentum, setting, uphill, weight_rows
 from neuraldbg.explain.evidence.record_readings import LR_MAX, LR_USUAL
-from neuraldbg.explain.evidence.wording import literal, number, percent, rounded
+from neuraldbg.explain.evidence.wording import literal, number, percent, rounded, setting_value
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
@@ -68,7 +68,9 @@ def judge(case: Case) -> Finding | None:
         weigh.speaks(f"a momentum of {number(heavy)} never forgets a gradient: each acts for ever", 5.0, heavy, 1.0)
     else:
         remembered = f"it adds up about {number(round(1 / (1 - heavy)))} gradients"
-        weigh.speaks(f"a momentum of {number(heavy)} is high: {remembered}", 1.5 if heavy >= HIGH else 0.5, heavy, HIGH)
+        weigh.speaks(
+            f"a momentum of {setting_value(heavy)} is high: {remembered}", 1.5 if heavy >= HIGH else 0.5, heavy, HIGH
+        )
     # Direct evidence: the update no longer goes against the gradient of its step.
     share, read = uphill(case)
     if read >= READ and share > UPHILL:
@@ -84,7 +86,7 @@ def judge(case: Case) -> Finding | None:
         weigh.against("updates went downhill nearly always", 1.0 if case.trouble.broke else 2.0, share, UPHILL)
     _weigh_course(case, weigh, heavy, plain=plain)
     target = 0.9 if plain or betas(case) is None else (betas(case) or (0.9, 0.999))[0]
-    name = f"momentum={literal(heavy)}" if plain else f"beta1={literal(heavy)}"
+    name = f"momentum={setting_value(heavy)}" if plain else f"beta1={setting_value(heavy)}"
     setting_ = "momentum=0.9" if plain else f"betas=(0.9, {literal((betas(case) or (0.9, 0.999))[1])})"
     lr = rounded(case.lr * min(1.0, max(0.1, (1 - heavy) / 0.1 if target else 1.0))) if case.lr > 0 else "0.01"
     since = f" ({change.words.removeprefix('the ')} {change.when})" if change is not None else ""
@@ -92,7 +94,7 @@ def judge(case: Case) -> Finding | None:
         f"a momentum that is too high: {name} with {case.optimizer_name}{since}, so that old gradients carry the "
         "weights past the minimum",
         Remedy(
-            f"Lower {'momentum' if plain else 'the first beta'} from {number(heavy)} to 0.9.",
+            f"Lower {'momentum' if plain else 'the first beta'} from {setting_value(heavy)} to 0.9.",
             f"optimizer = torch.optim.{case.optimizer_name}(model.parameters(), lr={lr}, {setting_})",
             (arguments(f"lr={lr}, {setting_}"),),
         ),
