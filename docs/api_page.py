@@ -138,6 +138,10 @@ PLUMBING = {
     "Diagnosis": {"headline"},
     "Hook": {"due", "over", "run", "reads", "switch_off", "takes_tensor", "takes_value", "of_layers"},
     "Alerts": {"sinks"},
+    "DebugConfig": {"fields", "completed", "replaced"},
+    "GradientDebugger": {"record"},
+    "HandHooks": {"start", "stop", "add", "do", "step_ended"},
+    "HandProfiler": {"facts", "layer_types", "memory"},
     "HookTrigger": {"reads"},
     "Condition": {"names", "of_a_layer", "measured"},
     "Chain": {"worth_showing"},
@@ -227,6 +231,7 @@ def _own(cls: type) -> Iterator[Member]:
                 yield Member(one.name, doc, _signature(one, source, inspect.getmodule(cls)), "")
         elif isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and not one.target.id.startswith("_"):
             told = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
+            told = told or getattr(getattr(cls, "fields", {}).get(one.target.id), "description", "")  # of a setting
             yield Member(one.target.id, inspect.cleandoc(str(told)), "", _text(source, one.annotation))
 
 
@@ -292,6 +297,10 @@ MADE = {
     "TerminalVisualizer",
     "DebugVisualizer",
     "VisualizationConfig",
+    "DebugSession",
+    "DebugConfig",
+    "ModelArchitectureInfo",
+    "ModelPerformanceMetrics",
 }
 """Classes of which a user makes objects."""
 

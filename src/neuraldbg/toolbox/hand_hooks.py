@@ -83,6 +83,8 @@ class HandHooks:
     run, None in memory; ``halt`` stops the training for a reason, and raises; ``layers`` returns the names of the
     layers. ``alerts`` are rules, or an `Alerts` with the ways by which alerts are told; ``note`` records facts. Rules
     about causes are judged when the session stops.
+
+    >>> session = debug_session()
     """
 
     def __init__(
@@ -174,6 +176,8 @@ class HandHooks:
         Its moment is ``after_layer`` or ``after_backward``, for which ``execute_hooks`` runs it, or ``after_step``,
         ``on_loss`` or ``on_event``, for which the session does at the end of a step. Raises ConfigError for others, and
         for a hook that saves files of a run without a folder.
+
+        >>> number = session.hooks.register_hook("after_layer", lambda layer, values: None, layers="attention.*")
         """
         made = hook.build() if isinstance(hook, HookBuilder) else hook_of(hook, function, **options)
         if made.moment in _UNSEEN:
@@ -186,7 +190,10 @@ class HandHooks:
         return made.serial
 
     def remove_hook(self, number: int) -> None:
-        """Run a hook no more; its results stay in it. Raises ConfigError if no hook has the number."""
+        """Run a hook no more; its results stay in it. Raises ConfigError if no hook has the number.
+
+        >>> session.hooks.remove_hook(number)
+        """
         number = whole(number, "the number of a hook")
         with self._changing:
             kept = [hook for hook in self._hooks if hook.serial != number]
@@ -227,6 +234,10 @@ class HandHooks:
         Values are an array or nested lists, of ``shape`` if one is given; ``step`` is by default the one that is open.
         A hook that raises is reported and switched off, and the training goes on. Raises ConfigError for values that
         are no numbers, or not as many as the shape has, and what ``halt`` raises for ``HookAction.HALT``.
+
+        >>> number = session.hooks.register_hook(HookBuilder("look").action(HookAction.INSPECT_TENSOR))
+        >>> session.hooks.execute_hooks("attention_layer_1", [1.0, 2.0, 3.0, 4.0], (2, 2))[0].statistics["mean"]
+        2.5
         """
         path, number = layer_of(layer_name), self._step() if step is None else whole(step, "step")
         moment: Moment = "after_layer" if is_forward else "after_backward"
@@ -323,7 +334,10 @@ class HandHooks:
         layers: str | Sequence[str] = (),
         every: float | None = None,
     ) -> None:
-        """Raise an alert by a rule: the same as ``NeuralDbg.alert_on``. Raises ConfigError and UnknownName."""
+        """Raise an alert by a rule: the same as ``NeuralDbg.alert_on``. Raises ConfigError and UnknownName.
+
+        >>> session.hooks.alert_on("critical:loss > 5")
+        """
         limit = None if every is None else seconds(every, "every")
         checked(action, "action")
         self._alerting.add(rule_of(rule, severity, layers=patterns_of(layers), every=limit, action=action))

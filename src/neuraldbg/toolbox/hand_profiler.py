@@ -60,6 +60,8 @@ class HandProfiler:
     Work that a framework does asynchronously must be waited for inside of a timer (``jax.block_until_ready``): else its
     launch is timed. Memory is constant, however often a timer runs: quantiles are exact up to 1,000 runs, and then at
     most 0.5% off (``duration_sketch.py``). All methods may be called in any thread.
+
+    >>> from neuraldbg.toolbox.hand_profiler import HandProfiler
     """
 
     def __init__(self, *, step: Callable[[], int]) -> None:
@@ -95,6 +97,10 @@ class HandProfiler:
         """End the timer that was started last in this thread. Return its seconds, with the timers inside of it.
 
         Raises ConfigError for any other timer: the error says which must be ended first. Nothing is ended then.
+
+        >>> profiler.end_timer("layer_backward")
+        Traceback (most recent call last):
+        neuraldbg.errors.ConfigError: ...
         """
         return self._timers.end(name)
 
@@ -288,7 +294,11 @@ class HandProfiler:
         return self.profile().bottlenecks
 
     def suggestions(self) -> tuple[str, ...]:
-        """Return a sentence for each bottleneck: what was measured, and what to do about it."""
+        """Return a sentence for each bottleneck: what was measured, and what to do about it.
+
+        >>> HandProfiler(step=lambda: 0).suggestions()
+        ()
+        """
         return tuple(f"{one.text}. {one.remedy}".strip().rstrip(".") + "." for one in self.bottlenecks())
 
     @property
@@ -304,7 +314,11 @@ class HandProfiler:
         return tuple(found)
 
     def summary(self) -> str:
-        """Return timers, parts of a step, bottlenecks and notes as text."""
+        """Return timers, parts of a step, bottlenecks and notes as text.
+
+        >>> "data" in profiler.summary()
+        True
+        """
         timings = self.timings()
         lines = []
         if timings:

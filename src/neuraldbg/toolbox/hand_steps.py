@@ -46,7 +46,6 @@ class _Closed(NamedTuple):
     rows: Mapping[int, Floats]
     """Accumulators by the row of their site, each of shape (WIDTH,)."""
     scalars: dict[str, float]
-    facts: tuple[Fact, ...]
     layout: Layout
 
 
@@ -82,7 +81,6 @@ class HandSteps:
         self._scalars: dict[str, float] = {}
         self._carried: dict[str, float] = {}
         """Scalars that belong to the next step, and do not open it."""
-        self._facts: list[Fact] = []
         self._sites: dict[tuple[str, str, int, str], int] = {}
         """Rows by kind, layer, call and name of a site: one whose dtype changes stays the same."""
         self._order: list[Site] = []
@@ -191,9 +189,9 @@ class HandSteps:
             self.kinds.update(values)
 
     def put_fact(self, fact: Fact) -> None:
-        """Add a fact to the open step."""
+        """Record a fact, which belongs to the open step."""
         with self.lock:
-            self._facts.append(fact)
+            self._recorder.note((fact,))
 
     def begin(self, step: int) -> None:
         """End the open step if it has another number, and open this one. Raises ConfigError for one that is over."""
@@ -221,7 +219,7 @@ class HandSteps:
     def end(self) -> None:
         """End the open step, if anything of it was recorded."""
         with self.lock:
-            if not (self._rows or self._scalars or self._facts):
+            if not (self._rows or self._scalars):
                 return
             now = clocks.perf_counter()
             scalars = {**self._carried, **self._scalars, "duration": now - self._ended}
@@ -230,9 +228,8 @@ class HandSteps:
             for name, value in (("grad_norm", self._norm()), ("update_ratio", self._ratio())):
                 if value is not None:
                     scalars.setdefault(name, value)
-            rows, facts = self._rows, tuple(self._facts)
-            self._backlog.append(_Closed(self._step, now - self._began, rows, scalars, facts, self._layout))
-            self._rows, self._scalars, self._carried, self._facts, self._ended = {}, {}, {}, [], now
+            self._backlog.append(_Closed(self._step, now - self._began, self._rows, scalars, self._layout))
+            self._rows, self._scalars, self._carried, self._ended = {}, {}, {}, now
             self._last, self._step = self._step, self._step + 1
             self.count += 1
             if self.at_once:
@@ -357,4 +354,4 @@ def _tables(alike: Sequence[_Closed]) -> Floats:
 
 
 def _step(closed: _Closed, table: Floats) -> Step:
-    return Step(closed.step, 0, closed.time, table, closed.scalars, closed.facts)
+    return Step(closed.step, 0, closed.time, table, closed.scalars)

@@ -104,7 +104,7 @@ class ModelArchitectureInfo:
 
         No framework is imported. Raises ConfigError for anything else, and for a model that is not built yet.
 
-        >>> ModelArchitectureInfo.of({"fc1": {"kernel": numpy.zeros((8, 64)), "bias": numpy.zeros(64)}}).layers[0].path
+        >>> ModelArchitectureInfo.of({"fc1": {"kernel": np.zeros((8, 64)), "bias": np.zeros(64)}}).layers[0].path
         'fc1'
         """
         found = structure_of(model)
@@ -207,6 +207,11 @@ class ModelDiagnostics:
     """The part of a session that knows the model and the metrics of its training.
 
     Its answers are those of ``Run.health`` for the record so far: they may be asked at any time, and again.
+
+    >>> session = debug_session()
+    >>> for step in range(40):
+    ...     gradients = {"fc1/kernel": np.full((8, 64), 0.1 * 0.97**step)}
+    ...     session.record_step(step, loss=2.0 * 0.97**step, gradients=gradients)
     """
 
     def __init__(
@@ -228,7 +233,7 @@ class ModelDiagnostics:
         """Record the structure of the model, and return it: a ModelArchitectureInfo, a torch or Keras model, or its
         parameters as a tree of arrays. A later one replaces it. Raises ConfigError as ``ModelArchitectureInfo.of``.
 
-        >>> session.model_diagnostics.record_architecture({"fc1/kernel": numpy.zeros((8, 64))}).total_parameters
+        >>> session.model_diagnostics.record_architecture({"fc1/kernel": np.zeros((8, 64))}).total_parameters
         512
         """
         given = isinstance(info_or_model, ModelArchitectureInfo)

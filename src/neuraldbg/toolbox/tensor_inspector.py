@@ -62,7 +62,8 @@ _OF_LAYERS = ("param", "param_grad", "update")
 class TensorInfo:
     """One inspected tensor.
 
-    >>> info = TensorInfo(0, "h", "fc1", "forward", 3, statistics(given([1.0])), "torch", "cpu", alive=True)
+    >>> session = debug_session()
+    >>> info = session.tensor_inspector.get_tensor_info(session.tensor_inspector.inspect_tensor([1.0], "h", "fc1"))
     >>> info.stats.mean
     1.0
     """
@@ -189,7 +190,8 @@ class TensorInspector:
 
     ``tell`` is called once for each tensor, with its site and the accumulators that the live tool would make of it.
 
-    >>> inspector = TensorInspector(max_tracked=100, sampling_rate=1.0, step=lambda: 0, tell=lambda site, row: None)
+    >>> session = debug_session()
+    >>> inspector = session.tensor_inspector
     >>> number = inspector.inspect_tensor([[1.0, 2.0], [3.0, 4.0]], "h", "fc1", "forward")
     >>> inspector.get_tensor_info(number).stats.mean
     2.5

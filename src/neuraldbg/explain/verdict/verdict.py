@@ -297,6 +297,8 @@ def _ending(case: Case) -> str:
 
 def _nothing_seen(case: Case) -> str:
     """Write what was searched for and what was found, for a run without a step."""
+    if case.by_hand:
+        return f"No step was recorded: record_step, or a loss or gradient of a part, begins one.{_ending(case)}"
     # The counts of each thing a training needs show which one is missing.
     info, seen = case.run.info, case.run.info.coverage
     backwards = int(seen.get("backwards", 0))
