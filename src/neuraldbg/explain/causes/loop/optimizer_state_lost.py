@@ -28,6 +28,7 @@ from neuraldbg.explain.evidence.training_loop import jump, losses_from, rates, s
 from neuraldbg.explain.evidence.wording import literal, number, plural
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.change import ChangeFact
 from neuraldbg.nouns.facts.memory import MemoryFact
 from neuraldbg.nouns.facts.optimizer import OptimizerFact
 from neuraldbg.nouns.facts.resume import ResumeFact
@@ -80,6 +81,10 @@ def _in_the_loop(case: Case, fact: MemoryFact) -> Finding | None:
         weigh.against("its memory is short against the time between", 1.5, every, LONG)
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 0.7)
+    # Full steps count the objects, and settings are compared in between, too.
+    turns = [one for _, one in case.run.versions(ChangeFact, what="optimizer", stream=fact.stream)]
+    first = fact.first if fact.first is not None and every <= SHORT else -1
+    begun = next((one for one in turns if 0 <= first - one.until <= LONG), None)
     return weigh.conclude(
         f"optimizer state that is lost every {plural(every, 'step') if every > 1 else 'step'}: {kind} is {how} in the "
         "loop",
@@ -88,7 +93,8 @@ def _in_the_loop(case: Case, fact: MemoryFact) -> Finding | None:
             f"optimizer = torch.optim.{kind}(model.parameters(), lr={literal(case.lr)})\nfor epoch in range(epochs):\n"
             "    ...",
         ),
-        step=fact.first,
+        step=fact.first if begun is None else begun.until,
+        since=None if begun is None else begun.since,
         failure=case.trouble.name or "lost momentum",
     )
 
