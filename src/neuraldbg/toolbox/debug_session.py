@@ -26,6 +26,7 @@ from neuraldbg.nouns import STATS, Fact, Outcome, RunInfo, RunRecord, Site, json
 from neuraldbg.nouns.facts.batch import BatchFact
 from neuraldbg.nouns.facts.loss import LossFact, LossTerm
 from neuraldbg.nouns.facts.optimizer import OptimizerFact, ParameterGroup
+from neuraldbg.nouns.step import metric_scalars
 from neuraldbg.questions import Questions, in_short
 from neuraldbg.record.outcome import outcome_of
 from neuraldbg.show.shown_run import Shown
@@ -322,7 +323,8 @@ class DebugSession(Questions, Shown):
         scalars = {"loss": loss, "lr": learning_rate, "batch_size": batch_size}
         named = {**mapping(metrics or {}, "metrics"), **more_metrics}
         found = {name: _real(value, name) for name, value in scalars.items() if value is not None}
-        found |= {f"metric/{name}": _real(value, name) for name, value in named.items() if value is not None}
+        for name, value in named.items():
+            found |= metric_scalars(str(name), _real(value, name)) if value is not None else {}
         trees = {"param_grad": gradients, "param": parameters, "activation": activations}
         words = {"param_grad": "gradients", "param": "parameters", "activation": "activations"}
         arrays = [
@@ -357,7 +359,9 @@ class DebugSession(Questions, Shown):
         >>> session.record_evaluation(loss=0.9, accuracy=0.7)
         """
         named = {**mapping(metrics or {}, "metrics"), **more_metrics}
-        found = {f"metric/eval/{name}": _real(value, name) for name, value in named.items() if value is not None}
+        found: dict[str, float] = {}
+        for name, value in named.items():
+            found |= metric_scalars(f"eval/{name}", _real(value, name)) if value is not None else {}
         if loss is not None:
             found |= {"eval_loss": _real(loss, "loss"), "evals": 1.0, "eval_passes": 1.0}
         self._steps().put_late(found)

@@ -15,6 +15,7 @@ from neuraldbg import arguments, health
 from neuraldbg.errors import ConfigError
 from neuraldbg.nouns import Fact, FactKey, jsonable
 from neuraldbg.nouns.facts.architecture import ROWS, ArchitectureFact, LayerRow
+from neuraldbg.nouns.step import metric_scalars
 from neuraldbg.toolbox.model_structure import structure_of
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.training_dynamics import Anomaly, TrainingDynamics
     from neuraldbg.nouns.training_health import ArchitectureAnalysis, Health, Recommendation
 
-METRIC = "metric/"
-"""Beginning of the name of a scalar that is a metric of the program's own."""
 MEGA = 1e6
 """Bytes of a megabyte."""
 OWN = {
@@ -200,7 +199,9 @@ class ModelPerformanceMetrics:
             found["resident"] = self.memory_usage_mb * MEGA
         if self.timestamp is not None:
             found["timestamp"] = float(self.timestamp)  # type: ignore[arg-type]  # a number since __post_init__
-        return {**found, **{f"{METRIC}{name}": value for name, value in self.metrics.items()}}
+        for name, value in self.metrics.items():
+            found |= metric_scalars(name, value)
+        return found
 
 
 class ModelDiagnostics:
