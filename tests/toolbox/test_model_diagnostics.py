@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-import doctest
-import inspect
 import math
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -285,27 +282,3 @@ def test_parameters_are_judged_only_where_something_sound_can_be_said():
     found = part.analyze_architecture().efficiency
     assert found.judged
     assert "too many parameters for the data" in found.text
-
-
-def test_the_examples_of_its_methods_print_what_they_say():
-    part, _ = made()
-    for step in range(60):
-        part.record_performance(training_step=step, loss=2.0 * 0.97**step)
-    names = {
-        "session": SimpleNamespace(model_diagnostics=part), "numpy": np, "model": nn.Sequential(nn.Linear(8, 64),
-        nn.ReLU(), nn.Linear(64, 1)), "ModelArchitectureInfo": ModelArchitectureInfo,
-        "ModelPerformanceMetrics": ModelPerformanceMetrics,
-    }  # fmt: skip
-    told = []
-    for cls in (ModelArchitectureInfo, ModelPerformanceMetrics, ModelDiagnostics):
-        docs = [(cls.__name__, cls.__doc__)]
-        for name, member in vars(cls).items():
-            if not name.startswith("_") and (callable(member) or isinstance(member, classmethod)):
-                doc = inspect.getdoc(getattr(cls, name))
-                assert ">>>" in (doc or ""), f"{cls.__name__}.{name}"
-                docs.append((name, doc))
-        for name, doc in docs:
-            test = doctest.DocTestParser().get_doctest(inspect.cleandoc(doc or ""), names, name, None, 0)
-            flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-            doctest.DocTestRunner(optionflags=flags).run(test, out=told.append, clear_globs=False)
-    assert not told, "".join(told)

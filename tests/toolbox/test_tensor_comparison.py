@@ -56,6 +56,8 @@ def test_differences_are_those_of_numpy(both):
         return
     with np.errstate(all="ignore"):
         wanted = float(gap.max()), float(gap.mean()), float(relative.max()), float(relative.mean())
+    # The magnitude of a complex number at the end of float64 is beyond it by rounding.
+    assume(a.dtype.kind != "c" or wanted[0] < 0.99 * np.finfo(np.float64).max)
     tiny = 1e-310  # numbers that are denormal themselves
     assert (found.max_abs, found.mean_abs) == pytest.approx(wanted[:2], rel=1e-12, abs=tiny)
     assert (found.max_rel, found.mean_rel) == pytest.approx(wanted[2:], rel=1e-6, abs=1e-12)
