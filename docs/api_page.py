@@ -141,7 +141,7 @@ PLUMBING = {
     "DebugConfig": {"fields", "completed", "replaced"},
     "GradientDebugger": {"record"},
     "HandHooks": {"start", "stop", "add", "do", "step_ended"},
-    "HandProfiler": {"facts", "layer_types", "memory"},
+    "HandProfiler": {"facts", "leave_out", "layer_types", "memory"},
     "HookTrigger": {"reads"},
     "Condition": {"names", "of_a_layer", "measured"},
     "Chain": {"worth_showing"},

@@ -230,6 +230,15 @@ def test_the_python_of_the_page_on_alerts_runs(capture, tmp_path, monkeypatch, c
     assert set(written[0]) <= documented
 
 
+def test_the_python_of_the_page_on_numbers_by_hand_runs(capture, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = run_blocks(capture, "docs/toolbox.md", page("toolbox.md"))
+    assert names["report"].diagnosis.verdict == "healthy"
+    assert (tmp_path / "report.html").is_file()
+    assert (tmp_path / "runs" / "by_hand" / "rank0.ndbg").is_file()
+    assert "differ" in capsys.readouterr().out, "what the comparison of two tensors says"
+
+
 def test_the_python_of_the_page_on_pictures_runs(capture, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run_blocks(capture, "docs/pictures.md", page("pictures.md"))

@@ -19,6 +19,7 @@ from collections import deque
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from neuraldbg import clocks
 from neuraldbg.arguments import mapping, one_of, text, whole
 from neuraldbg.config import Settings
 from neuraldbg.errors import AttachError, ConfigError, TrainingHalted
@@ -320,6 +321,7 @@ class DebugSession(Questions, Shown):
 
         >>> session.record_step(4, loss=0.7, learning_rate=0.1, parameters={"w": [0.5, 0.2]}, accuracy=0.8)
         """
+        began = clocks.perf_counter()
         scalars = {"loss": loss, "lr": learning_rate, "batch_size": batch_size}
         named = {**mapping(metrics or {}, "metrics"), **more_metrics}
         found = {name: _real(value, name) for name, value in scalars.items() if value is not None}
@@ -348,7 +350,11 @@ class DebugSession(Questions, Shown):
                         self._record_parameter(name, one)
                     else:
                         self._put(Site("activation", name, 0, "", one.dtype), self._row(one))
+                took = clocks.perf_counter() - began
+                steps.spent(took)
                 steps.end()
+        if self.uses("profiler"):
+            self.profiler.leave_out(clocks.perf_counter() - began)
 
     def record_evaluation(
         self, *, loss: Any = None, metrics: Mapping[str, Any] | None = None, **more_metrics: Any

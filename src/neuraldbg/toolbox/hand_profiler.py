@@ -104,6 +104,14 @@ class HandProfiler:
         """
         return self._timers.end(name)
 
+    def leave_out(self, seconds: float) -> None:
+        """Leave seconds that the session has taken to record out of the time of the open step. They must not lie in a
+        timer that runs.
+        """
+        with self._lock:
+            if self._steps.open is not None and not self._timers.running():
+                self._steps.open.left_out += seconds
+
     def timer(self, name: str) -> Timer:
         """Return a timer for ``with``, or for a function as its decorator. Its time counts if the code in it raises.
 

@@ -79,6 +79,8 @@ class HandSteps:
         """True once the program has numbered a step: then nothing else ends one."""
         self._rows: dict[int, Floats] = {}
         self._scalars: dict[str, float] = {}
+        self._own = 0.0
+        """Seconds that recording took since the last step ended."""
         self._carried: dict[str, float] = {}
         """Scalars that belong to the next step, and do not open it."""
         self._sites: dict[tuple[str, str, int, str], int] = {}
@@ -188,6 +190,10 @@ class HandSteps:
             held.update(values)
             self.kinds.update(values)
 
+    def spent(self, seconds: float) -> None:
+        """Count seconds that recording took for the open step, of which they are no part."""
+        self._own += seconds
+
     def put_fact(self, fact: Fact) -> None:
         """Record a fact, which belongs to the open step."""
         with self.lock:
@@ -222,14 +228,14 @@ class HandSteps:
             if not (self._rows or self._scalars):
                 return
             now = clocks.perf_counter()
-            scalars = {**self._carried, **self._scalars, "duration": now - self._ended}
+            scalars = {**self._carried, **self._scalars, "duration": now - self._ended, "overhead": self._own}
             if self._grown:
                 self._layout, self._grown = self._laid_out(), False
             for name, value in (("grad_norm", self._norm()), ("update_ratio", self._ratio())):
                 if value is not None:
                     scalars.setdefault(name, value)
             self._backlog.append(_Closed(self._step, now - self._began, self._rows, scalars, self._layout))
-            self._rows, self._scalars, self._carried, self._ended = {}, {}, {}, now
+            self._rows, self._scalars, self._carried, self._ended, self._own = {}, {}, {}, now, 0.0
             self._last, self._step = self._step, self._step + 1
             self.count += 1
             if self.at_once:

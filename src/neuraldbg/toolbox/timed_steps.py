@@ -77,7 +77,9 @@ class TimedStep:
     began: float
     """The clock when something of this step was first measured."""
     wall: float | None = None
-    """Seconds until the same in the next step; None if there is none."""
+    """Seconds until the same in the next step, without ``left_out``; None if there is none."""
+    left_out: float = 0.0
+    """Seconds that the session took to record."""
     threads: dict[int, ThreadTimes] = field(default_factory=dict)
     layers: dict[str, LayerTotal] = field(default_factory=dict)
 
@@ -125,7 +127,9 @@ class TimedSteps:
             self._first = number
             return self.open
         passed = number - before.number
-        before.wall = (now - before.began) / passed if passed > 0 else None  # steps in between were not measured
+        before.wall = (
+            max(now - before.began - before.left_out, 0.0) / passed if passed > 0 else None
+        )  # steps in between were not measured
         self._kept.append(before)
         self.count += 1
         held = sum(len(step.layers) for step in self._kept)
