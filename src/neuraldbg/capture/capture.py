@@ -1,7 +1,6 @@
 """The capture stage: runs inside a training program and returns one ``Step`` for each optimizer step.
 
-``loop/__init__.py`` lists the functions of torch that it wraps. A step stays open after the post hook until the next
-pass begins, so that two optimizers stepped after one backward make one step.
+A step stays open after the post hook until the next pass begins: two optimizers after one backward make one step.
 """
 
 from __future__ import annotations

@@ -203,6 +203,24 @@ def _overhead(case: Case) -> float | None:
     return float(np.median(overhead[known] / own[known]))
 
 
+def _unread_layers(case: Case) -> list[Unjudged]:
+    """Return the layers that were not read, each kind with its reason."""
+    found = []
+    never = case.run.info.coverage.get("never_fired") or ()
+    if never:
+        found.append(Unjudged(f"activations of {listing(never)}", "they were never called as modules"))
+    bare = case.run.info.coverage.get("without_grad") or ()
+    if bare:
+        said = "they are only called without gradients (no_grad), where nothing is read"
+        found.append(Unjudged(f"activations of {listing(bare)}", said))
+    left = case.run.info.coverage.get("left_compiled") or ()
+    if left:
+        said = "reading them would slow down each step; "
+        said += 'settings={"capture": {"compiled": "observe"}} reads them'
+        found.append(Unjudged(f"activations and their gradients in compiled graphs on {listing(left)}", said))
+    return found
+
+
 def _not_given(case: Case) -> list[Unjudged]:
     """Return what was not recorded in a run by hand, each with how many causes look at it."""
     missing = missing_evidence(case.run)
@@ -256,18 +274,7 @@ def _blind_spots(case: Case) -> list[Unjudged]:
         said = f"to keep the cost low, layers were read in {read:,} of {case.run.steps:,} steps"
         said += "; of the others only loss, learning rate and gradient norm are known"
         found.append(Unjudged("layers in most steps", said))
-    never = case.run.info.coverage.get("never_fired") or ()
-    if never:
-        found.append(Unjudged(f"activations of {listing(never)}", "they were never called as modules"))
-    bare = case.run.info.coverage.get("without_grad") or ()
-    if bare:
-        said = "they are only called without gradients (no_grad), where nothing is read"
-        found.append(Unjudged(f"activations of {listing(bare)}", said))
-    left = case.run.info.coverage.get("left_compiled") or ()
-    if left:
-        said = "reading them would slow down each step; "
-        said += 'settings={"capture": {"compiled": "observe"}} reads them'
-        found.append(Unjudged(f"activations and their gradients in compiled graphs on {listing(left)}", said))
+    found += _unread_layers(case)
     if coarse := int(case.run.info.coverage.get("coarse", 0)):
         said = f"the disk was too slow, so {plural(coarse, 'step')} are stored as averages over several steps"
         found.append(Unjudged("some single steps", said))

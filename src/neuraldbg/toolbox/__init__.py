@@ -6,6 +6,7 @@ of an automatic session, and know no difference. No framework is imported: an ar
 
 - ``debug_session.py``: the session: its beginning and its end, and its parts
 - ``debug_config.py``: its settings
+- ``hand_recording.py``: what a program records by itself: steps, evaluations, inputs
 - ``hand_steps.py``: numbers by hand -> Step -> detectors, recorder, run folder
 - ``given_arrays.py``: arrays of any framework -> numpy
 - ``tensor_inspector.py``, with ``tensor_statistics.py`` and ``tensor_comparison.py``
@@ -13,6 +14,7 @@ of an automatic session, and know no difference. No framework is imported: an ar
 - ``model_diagnostics.py``: architecture and metrics, health score and recommendations
 - ``hand_profiler.py``: timers and memory
 - ``hand_hooks.py``: hooks that are executed by hand
+- ``session_parts.py``: the session as the following two see it
 - ``session_plots.py``: pictures of a session
 - ``session_report.py``: all that a session found, as text and as a file
 """

@@ -11,39 +11,28 @@
 
 from __future__ import annotations
 
-import difflib
 import math
-import threading
 import weakref
-from collections import deque
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from neuraldbg import clocks
-from neuraldbg.arguments import mapping, one_of, text, whole
+from neuraldbg.arguments import one_of, text
 from neuraldbg.config import Settings
 from neuraldbg.errors import AttachError, ConfigError, TrainingHalted
-from neuraldbg.nouns import STATS, Fact, Outcome, RunInfo, RunRecord, Site, jsonable
-from neuraldbg.nouns.facts.batch import BatchFact
-from neuraldbg.nouns.facts.loss import LossFact, LossTerm
-from neuraldbg.nouns.facts.optimizer import OptimizerFact, ParameterGroup
-from neuraldbg.nouns.step import metric_scalars
+from neuraldbg.nouns import STATS, Outcome, RunInfo, RunRecord
 from neuraldbg.questions import Questions, in_short
 from neuraldbg.record.outcome import outcome_of
 from neuraldbg.show.shown_run import Shown
-from neuraldbg.toolbox.batch_columns import batch_leaf
-from neuraldbg.toolbox.debug_config import DebugConfig, whole_in
+from neuraldbg.toolbox.debug_config import DebugConfig
 from neuraldbg.toolbox.given_arrays import given
-from neuraldbg.toolbox.gradient_debugger import MOST_NAMES, PART, GradientDebugger
+from neuraldbg.toolbox.gradient_debugger import MOST_NAMES, GradientDebugger
+from neuraldbg.toolbox.hand_recording import MIB, HandRecording, site_of_parameter
 from neuraldbg.toolbox.hand_steps import HandSteps
-from neuraldbg.toolbox.layer_shapes import Shaped
-from neuraldbg.toolbox.parameter_names import leaves, owner_of
-from neuraldbg.toolbox.parameter_updates import ParameterUpdates
-from neuraldbg.toolbox.statistics_row import raw_row_of, row_of
+from neuraldbg.toolbox.statistics_row import row_of
 from neuraldbg.toolbox.switched_off import SwitchedOff
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -53,7 +42,6 @@ if TYPE_CHECKING:
 
     from neuraldbg.alerts import Alerts
     from neuraldbg.nouns import Diagnosis, Event, Step
-    from neuraldbg.toolbox.given_arrays import Given
     from neuraldbg.toolbox.hand_hooks import HandHooks
     from neuraldbg.toolbox.hand_profiler import HandProfiler
     from neuraldbg.toolbox.model_diagnostics import ModelDiagnostics
@@ -63,12 +51,8 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-_MIB = 2**20
-LOSSES = ("cross_entropy", "nll", "bce", "bce_with_logits", "mse", "l1", "smooth_l1", "huber", "kl_div")
-"""Forms of a loss that can be recorded."""
 
-
-class DebugSession(Questions, Shown):
+class DebugSession(HandRecording, Questions, Shown):
     """A session in which numbers are recorded by hand, from any framework or none: a run like any other.
 
     Tensors may be arrays of numpy, torch, JAX, TensorFlow, MLX or CuPy, lists, or numbers. What is recorded belongs to
@@ -89,7 +73,7 @@ class DebugSession(Questions, Shown):
         note: str = "",
         alerts: Alerts | Sequence[str] | str | None = None,
     ) -> None:
-        self.config = one_of(config or DebugConfig(), (DebugConfig,), "config: give a DebugConfig")
+        super().__init__(one_of(config or DebugConfig(), (DebugConfig,), "config: give a DebugConfig"))
         self._settings = Settings(record={"budget_mb": self.config.budget_mb})
         self._info = RunInfo(text(script, "script"), note=text(note, "note"))
         self._alerts = alerts
@@ -98,9 +82,6 @@ class DebugSession(Questions, Shown):
         self._ended: DebugReport | None = None
         self._outcome: Outcome | None = None
         self._saved: Diagnosis | None = None
-        self._lock = threading.RLock()
-        self._updates = ParameterUpdates(self.config.kept_mb * _MIB)
-        self._notes: deque[str] = deque(maxlen=20)
 
     # -- parts ----------------------------------------------------------------------------------------------------
 
@@ -117,7 +98,7 @@ class DebugSession(Questions, Shown):
             step=lambda: self._steps().step,
             turn=lambda site: self._steps().turn(site),
             tell=self._put,
-            budget=self.config.kept_mb * _MIB,
+            budget=self.config.kept_mb * MIB,
         )
 
     @cached_property
@@ -131,7 +112,7 @@ class DebugSession(Questions, Shown):
             history=self.config.max_gradient_history,
             step=lambda: self._steps().step,
             samples=self._samples,
-            turn=lambda name: self._steps().turn(_site_of("param_grad", name)),
+            turn=lambda name: self._steps().turn(site_of_parameter("param_grad", name)),
             tell=self._put_parameter,
             record=self.record,
             diagnose=self.diagnose,
@@ -287,165 +268,6 @@ class DebugSession(Questions, Shown):
         state = "running" if self._outcome is None else "ended"
         return f"<DebugSession: {state}, {in_short(self._made.count, (), kinds, self._saved)}>"
 
-    # -- recording ------------------------------------------------------------------------------------------------
-
-    def begin_step(self, step: int) -> None:
-        """Open a step by its number: all that is recorded from now on belongs to it. Raises ConfigError for a step that
-        is over: steps are counted over all epochs.
-
-        >>> session.begin_step(4)
-        """
-        self._steps().begin(_number(step))
-
-    def record_step(
-        self,
-        step: int | None = None,
-        *,
-        loss: Any = None,
-        learning_rate: Any = None,
-        batch_size: int | None = None,
-        gradients: Any = None,
-        parameters: Any = None,
-        activations: Any = None,
-        metrics: Mapping[str, Any] | None = None,
-        **more_metrics: Any,
-    ) -> None:
-        """Record a whole step of a loop of one's own; the step is over then.
-
-        ``gradients``, ``parameters`` and ``activations`` are arrays by name, nested as they are: dictionaries, lists,
-        tuples, dataclasses (``{"dense1": {"kernel": ..., "bias": ...}}``). Record a step when its update is
-        done: of parameters those before it are recorded, and the update, so that the first step has none without
-        ``record_parameters``. ``metrics``, and all further arguments, are numbers by name. ``step`` is counted over
-        all epochs; without it steps are counted from 0. Raises ConfigError for what is no number, and then records
-        nothing of the step.
-
-        >>> session.record_step(4, loss=0.7, learning_rate=0.1, parameters={"w": [0.5, 0.2]}, accuracy=0.8)
-        """
-        began = clocks.perf_counter()
-        scalars = {"loss": loss, "lr": learning_rate, "batch_size": batch_size}
-        named = {**mapping(metrics or {}, "metrics"), **more_metrics}
-        found = {name: _real(value, name) for name, value in scalars.items() if value is not None}
-        for name, value in named.items():
-            found |= metric_scalars(str(name), _real(value, name)) if value is not None else {}
-        trees = {"param_grad": gradients, "param": parameters, "activation": activations}
-        words = {"param_grad": "gradients", "param": "parameters", "activation": "activations"}
-        arrays = [
-            (kind, name, given(value, f"{words[kind]}: {name!r}"))
-            for kind, tree in trees.items()
-            if tree is not None
-            for name, value in leaves(tree, words[kind])
-        ]
-        with self._lock:
-            steps = self._steps()
-            with steps.lock:
-                if step is None:
-                    steps.end()
-                else:
-                    steps.begin(_number(step))
-                steps.put_scalars(found)
-                for kind, name, one in arrays:
-                    if kind == "param_grad":
-                        self.gradient_debugger.record(name, one)
-                    elif kind == "param":
-                        self._record_parameter(name, one)
-                    else:
-                        self._put(Site("activation", name, 0, "", one.dtype), self._row(one))
-                took = clocks.perf_counter() - began
-                steps.spent(took)
-                steps.end()
-        if self.uses("profiler"):
-            self.profiler.leave_out(clocks.perf_counter() - began)
-
-    def record_evaluation(
-        self, *, loss: Any = None, metrics: Mapping[str, Any] | None = None, **more_metrics: Any
-    ) -> None:
-        """Record the loss and the metrics of an evaluation, on data that the model is not trained with. They belong to
-        the step that has just ended. Raises ConfigError for what is no number.
-
-        >>> session.record_evaluation(loss=0.9, accuracy=0.7)
-        """
-        named = {**mapping(metrics or {}, "metrics"), **more_metrics}
-        found: dict[str, float] = {}
-        for name, value in named.items():
-            found |= metric_scalars(f"eval/{name}", _real(value, name)) if value is not None else {}
-        if loss is not None:
-            found |= {"eval_loss": _real(loss, "loss"), "evals": 1.0, "eval_passes": 1.0}
-        self._steps().put_late(found)
-
-    def record_parameters(self, parameters: Any) -> None:
-        """Record the parameters that the training begins with, arrays by name as in ``record_step``: so the first step
-        has weights and an update, too.
-
-        >>> session.record_parameters({"w": [0.5, 0.2]})
-        """
-        for name, value in leaves(parameters, "parameters"):
-            self._updates.update(name, given(value, f"parameters: {name!r}"))
-
-    def record_inputs(self, inputs: Any, name: str = "") -> None:
-        """Record a batch of inputs, samples first, in the step that is open: causes judge its scale. ``name`` tells
-        several inputs apart.
-
-        >>> session.record_inputs([[0.5, 0.1], [0.2, 0.9]])
-        """
-        found = given(inputs, "the inputs")
-        text(name, "the name of the inputs")
-        self._put(Site("input", "", 0, name, found.dtype), self._row(found))
-        leaf = batch_leaf(found)
-        self._put_fact("batch", BatchFact(inputs={name: leaf}))
-
-    def record_optimizer(self, name: str, *, learning_rate: float | None = None, **settings: Any) -> None:
-        """Record the optimizer and its settings, such as ``momentum``, ``weight_decay``, ``betas`` or ``eps``: causes
-        judge learning rate and updates by them.
-
-        >>> session.record_optimizer("Adam", learning_rate=1e-3, betas=(0.9, 0.999))
-        """
-        known = {field for field in ParameterGroup.__dataclass_fields__ if field not in ("params", "lr")}
-        unknown = sorted(set(settings) - known)
-        if unknown:
-            raise ConfigError(f"{unknown[0]!r} is no setting of an optimizer; known are {', '.join(sorted(known))}")
-        group = ParameterGroup(lr=None if learning_rate is None else _real(learning_rate, "learning_rate"), **settings)
-        fact = OptimizerFact(foreign_no_grad=0, owned=0, type=text(name, "the optimizer's name"), groups=(group,))
-        self._put_fact("optimizer", fact)
-
-    def record_loss(self, kind: str, *, classes: int = 0, reduction: str = "mean") -> None:
-        """Record the form of the loss: what a constant guess would reach is told by it. ``kind`` is ``cross_entropy``,
-        ``bce``, ``mse``, ``l1``, or another of ``LossTerm.kind``; ``classes`` is the number of classes.
-
-        >>> session.record_loss("cross_entropy", classes=10)
-        """
-        if kind not in LOSSES:
-            near = ", ".join(difflib.get_close_matches(str(kind), LOSSES, n=3, cutoff=0.3)) or ", ".join(LOSSES)
-            raise ConfigError(f"{kind!r} is no form of a loss that is known. Did you mean: {near}?")
-        if reduction not in ("mean", "sum"):
-            raise ConfigError(f"reduction: give 'mean' or 'sum', not {reduction!r}")
-        term = LossTerm(kind=kind, reduction=reduction, classes=_number(classes, "classes"), sign=1)
-        self._put_fact("loss", LossFact(terms=(term,)))
-
-    def note(self, words: str) -> None:
-        """Add a sentence to the coverage of the run, such as what was left out and why.
-
-        >>> session.note("the embedding is not recorded")
-        """
-        self._notes.append(text(words, "the note"))
-
-    def _record_parameter(self, name: str, found: Given) -> None:
-        """Record a parameter as it was before this step, and its update: what a watched training records."""
-        known = self._updates.update(name, found)
-        if known is not None:
-            before, change = known
-            self._put_parameter("param", name, before, self._row(before))
-            self._put_parameter("update", name, change, raw_row_of(change))
-
-    def _put_parameter(self, kind: str, name: str, found: Given, row: Floats) -> None:
-        layer, parameter, given_name = owner_of(name)
-        self._steps().shaped(layer, parameter, Shaped(given_name, found.shape, found.framework))
-        self._put(_site_of(kind, name, found.dtype), row)
-
-    def _put_fact(self, key: str, fact: OptimizerFact | LossFact | BatchFact) -> None:
-        value, steps = jsonable(fact), self._steps()
-        assert isinstance(value, dict)
-        steps.put_fact(Fact(steps.step, key, value))
-
     def uses(self, part: str) -> bool:
         """Return True if a part of the session was used: ``gradient_debugger``, ``hooks``, ...
 
@@ -454,23 +276,13 @@ class DebugSession(Questions, Shown):
         """
         return part in self.__dict__ and not isinstance(self.__dict__[part], SwitchedOff)
 
-    def _put(self, site: Site, row: Floats) -> None:
-        self._steps().put(site, row)
-
-    def _row(self, found: Given) -> Floats:
-        return raw_row_of(found.spaced(PART) if self._samples() else found)
-
-    def _samples(self) -> bool:
-        """Return True in a step in which only a part of large tensors is read."""
-        return not whole_in(self._steps().step, self.config.sampling_rate)
-
     # -- the answer -----------------------------------------------------------------------------------------------
 
     def record(self) -> RunRecord:
         """Return the record of the steps so far, without the one that is open.
 
         >>> session.record().steps
-        5
+        4
         """
         with self._lock:
             if self._made is None:
@@ -544,22 +356,3 @@ def debug_session(config: DebugConfig | None = None, **settings: Any) -> DebugSe
     if config is not None and settings:
         raise ConfigError("give a DebugConfig, or its settings by name, not both")
     return DebugSession(config or DebugConfig(**settings))
-
-
-def _site_of(kind: str, name: str, dtype: str = "") -> Site:
-    layer, parameter, _ = owner_of(name)
-    return Site(kind, layer, 0, parameter, dtype)
-
-
-def _number(value: Any, what: str = "step") -> int:
-    if (found := whole(value, what)) < 0:
-        raise ConfigError(f"{what}: give a number from 0 on, not {found}")
-    return found
-
-
-def _real(value: Any, what: str) -> float:
-    """Return a number of any framework as a float. Raises ConfigError for several."""
-    found = given(value, what).values
-    if found.size != 1 or found.dtype.kind == "c":
-        raise ConfigError(f"{what}: give one real number, not an array of shape {found.shape}")
-    return float(found.reshape(()))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from neuraldbg.nouns import Series
-    from neuraldbg.toolbox.debug_session import DebugSession
+    from neuraldbg.toolbox.session_parts import SessionParts
 
 _FOLDER = "plots"
 _MOST = 8
@@ -35,7 +35,7 @@ class SessionPlots:
     ...
     """
 
-    def __init__(self, session: DebugSession) -> None:
+    def __init__(self, session: SessionParts) -> None:
         self._session = session
         folder = session.config.folder
         place = VisualizationConfig().output_directory if folder is None else folder / _FOLDER

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.alert import Alert
     from neuraldbg.nouns.profile import Profile
     from neuraldbg.nouns.training_health import Health
-    from neuraldbg.toolbox.debug_session import DebugSession
     from neuraldbg.toolbox.gradient_debugger import GradientFlow
+    from neuraldbg.toolbox.session_parts import SessionParts
     from neuraldbg.toolbox.tensor_inspector import TensorSummary
 
 SCHEMA = "neuraldbg.debug_report/1"
@@ -75,7 +75,8 @@ class DebugReport:
         said += [f"alert: {alert}" for alert in self.alerts[:_MOST]]
         open_questions = [f"  {one.what}: {one.reason}" for one in self.diagnosis.unjudged]
         said += ["not judged:", *open_questions] if open_questions else []
-        said += [f"saved in {self.folder}; neuraldbg report {self.folder}"] if self.folder is not None else []
+        if self.folder is not None:
+            said += [f"Saved in {self.folder}", f"See it with: neuraldbg report {self.folder}"]
         return "\n".join(said)
 
     def __str__(self) -> str:
@@ -140,20 +141,20 @@ class DebugReport:
         return tuple(found)
 
 
-def report_of(session: DebugSession) -> DebugReport:
+def report_of(session: SessionParts) -> DebugReport:
     """Return the report on what a session has recorded so far."""
     record = session.record()
     run = Run(**{one.name: getattr(record, one.name) for one in fields(RunRecord)})
-    made = session.__dict__  # a part that was never used is not made for the report
-    flow = made["gradient_debugger"].analyze_gradient_flow() if session.uses("gradient_debugger") else None
+    # A part that was never used is not made for the report.
+    flow = session.gradient_debugger.analyze_gradient_flow() if session.uses("gradient_debugger") else None
     return DebugReport(
         run=run,
         diagnosis=session.diagnose(),
         health=run.health(),
         gradients=flow if flow is not None and flow.layers else None,
-        tensors=made["tensor_inspector"].summary() if session.uses("tensor_inspector") else None,
+        tensors=session.tensor_inspector.summary() if session.uses("tensor_inspector") else None,
         profile=run.profile(),
-        alerts=tuple(made["hooks"].alerts) if session.uses("hooks") else (),
+        alerts=tuple(session.hooks.alerts) if session.uses("hooks") else (),
         folder=session.folder,
     )
 
