@@ -168,6 +168,37 @@ def test_an_evaluation_belongs_to_the_step_before_it():
     assert np.allclose(run.metric("accuracy").values, 0.1 * np.arange(10))
 
 
+@pytest.mark.parametrize("ask", [lambda session: session.diagnose(), lambda session: session.hooks, lambda _: None])
+def test_an_evaluation_after_a_question_is_not_lost(ask):
+    session = debug_session()
+    for step in range(5):
+        session.record_step(step, loss=1.0)
+        ask(session)
+        session.record_evaluation(loss=2.0 + step, accuracy=0.1 * step)
+    run = session.stop().run
+    assert run.scalar("eval_loss").steps.tolist() == [0, 1, 2, 3, 4]
+    assert run.metric("eval/accuracy").values.tolist() == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.4])
+
+
+def test_metrics_alone_keep_each_of_their_steps():
+    session = debug_session()
+    for step in (0, 5, 10):
+        session.model_diagnostics.record_performance(training_step=step, accuracy=0.1 * step)
+    run = session.stop().run
+    assert run.metric("accuracy").steps.tolist() == [0, 5, 10]
+
+
+def test_two_parameters_that_a_run_would_call_the_same_keep_sites_of_their_own():
+    session = debug_session()
+    for step in range(3):
+        session.record_step(step, gradients={"dense": {"w": np.full(4, 2.0), "scale": np.full(4, 3.0)}})
+    run = session.stop().run
+    rows = {run.layout.sites[row].name: row for row in run.layout.rows("param_grad", "dense")}
+    assert set(rows) == {"weight", "scale"}
+    assert run.series(rows["weight"], "rms").values.tolist() == [2.0] * 3
+    assert run.series(rows["scale"], "rms").values.tolist() == [3.0] * 3
+
+
 def test_updates_are_those_of_consecutive_steps():
     session = debug_session()
     weight = np.full((4, 3), 2.0)

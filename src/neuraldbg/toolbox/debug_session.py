@@ -26,7 +26,7 @@ from neuraldbg.show.shown_run import Shown
 from neuraldbg.toolbox.debug_config import DebugConfig
 from neuraldbg.toolbox.given_arrays import given
 from neuraldbg.toolbox.gradient_debugger import MOST_NAMES, GradientDebugger
-from neuraldbg.toolbox.hand_recording import MIB, HandRecording, site_of_parameter
+from neuraldbg.toolbox.hand_recording import MIB, HandRecording
 from neuraldbg.toolbox.hand_steps import HandSteps
 from neuraldbg.toolbox.statistics_row import row_of
 from neuraldbg.toolbox.switched_off import SwitchedOff
@@ -112,7 +112,7 @@ class DebugSession(HandRecording, Questions, Shown):
             history=self.config.max_gradient_history,
             step=lambda: self._steps().step,
             samples=self._samples,
-            turn=lambda name: self._steps().turn(site_of_parameter("param_grad", name)),
+            turn=lambda name: self._steps().turn(self._parameter_site("param_grad", name)),
             tell=self._put_parameter,
             record=self.record,
             diagnose=self.diagnose,

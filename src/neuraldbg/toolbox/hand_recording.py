@@ -49,6 +49,8 @@ class HandRecording:
         self.config = config
         self._updates = ParameterUpdates(config.kept_mb * MIB)
         self._notes: deque[str] = deque(maxlen=20)
+        self._names: dict[tuple[str, str], str] = {}
+        """Name that the program has for a parameter, by layer and name in the run."""
         self._lock = threading.RLock()
         """Held while a whole step is recorded, and at begin and end of the run."""
 
@@ -218,9 +220,17 @@ class HandRecording:
             self._put_parameter("update", name, change, raw_row_of(change))
 
     def _put_parameter(self, kind: str, name: str, found: Given, row: Floats) -> None:
+        site, (layer, _, given_name) = self._parameter_site(kind, name, found.dtype), owner_of(name)
+        self._steps().shaped(layer, site.name, Shaped(given_name, found.shape, found.framework))
+        self._put(site, row)
+
+    def _parameter_site(self, kind: str, name: str, dtype: str = "") -> Site:
+        """Return the site of a parameter, or of its gradient or update. Of two parameters of a layer that a run would
+        call the same, such as a weight and its scale, the second keeps its own name.
+        """
         layer, parameter, given_name = owner_of(name)
-        self._steps().shaped(layer, parameter, Shaped(given_name, found.shape, found.framework))
-        self._put(site_of_parameter(kind, name, found.dtype), row)
+        first = self._names.setdefault((layer, parameter), given_name)
+        return Site(kind, layer, 0, parameter if first == given_name else given_name, dtype)
 
     def _put_fact(self, key: str, fact: OptimizerFact | LossFact | BatchFact) -> None:
         value, steps = jsonable(fact), self._steps()
@@ -236,12 +246,6 @@ class HandRecording:
     def _samples(self) -> bool:
         """Return True in a step in which only a part of large tensors is read."""
         return not whole_in(self._steps().step, self.config.sampling_rate)
-
-
-def site_of_parameter(kind: str, name: str, dtype: str = "") -> Site:
-    """Return the site of a parameter, or of its gradient or update, by its name."""
-    layer, parameter, _ = owner_of(name)
-    return Site(kind, layer, 0, parameter, dtype)
 
 
 def _number(value: Any, what: str = "step") -> int:

@@ -77,6 +77,8 @@ class HandSteps:
         self._step, self._last = 0, -1
         self._numbered = False
         """True once the program has numbered a step: then nothing else ends one."""
+        self._named = False
+        """True if the program has numbered the open step."""
         self._rows: dict[int, Floats] = {}
         self._scalars: dict[str, float] = {}
         self._own = 0.0
@@ -184,11 +186,19 @@ class HandSteps:
             self.kinds.update(values)
 
     def put_late(self, values: Mapping[str, float]) -> None:
-        """Add scalars to the step that ended last, or, where that was passed on already, to the next one."""
+        """Add scalars to the step that is open if it holds anything, else to the one that ended last; before any step
+        they belong to the first.
+        """
         with self.lock:
-            held = self._backlog[-1].scalars if self._backlog and not self._rows else self._carried
-            held.update(values)
             self.kinds.update(values)
+            if self._rows or self._scalars:
+                self._scalars.update(values)
+            elif self._backlog:
+                self._backlog[-1].scalars.update(values)
+            elif self._last >= 0:  # that step was judged and recorded already
+                self._recorder.amend(self._last, values)
+            else:
+                self._carried.update(values)
 
     def spent(self, seconds: float) -> None:
         """Count seconds that recording took for the open step, of which they are no part."""
@@ -208,12 +218,14 @@ class HandSteps:
             self._step, self._numbered = step, True
 
     def _number(self, step: int) -> None:
-        """Give the open step the number that the program says."""
+        """Give the open step the number that the program says; one that has another number by it is over."""
         if self._numbered and step != self._step:
             self.begin(step)
             return
         self._check(step)
-        self._step = step
+        if self._named and step != self._step:
+            self.end()
+        self._step, self._named = step, True
 
     def _check(self, step: int) -> None:
         if step <= self._last:
@@ -236,6 +248,7 @@ class HandSteps:
                     scalars.setdefault(name, value)
             self._backlog.append(_Closed(self._step, now - self._began, self._rows, scalars, self._layout))
             self._rows, self._scalars, self._carried, self._ended, self._own = {}, {}, {}, now, 0.0
+            self._named = False
             self._last, self._step = self._step, self._step + 1
             self.count += 1
             if self.at_once:
