@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from neuraldbg.errors import ConfigError
+from neuraldbg.raised import passes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,7 +97,9 @@ def _read(value: Any, at_most: int | None) -> Foreign:
         return _of_protocol(value, at_most)
     except (_Unreadable, MemoryError):
         raise
-    except Exception as error:  # an object of any library may raise anything when its numbers are read
+    except Exception as error:
+        if passes(error):  # such as a time limit of the program's
+            raise
         said = str(error).strip().partition("\n")[0][:200]
         raise _Unreadable(f"a {kind.__name__} cannot be read ({type(error).__name__}: {said})") from error
 

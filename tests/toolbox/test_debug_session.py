@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -178,6 +180,104 @@ def test_an_evaluation_after_a_question_is_not_lost(ask):
     run = session.stop().run
     assert run.scalar("eval_loss").steps.tolist() == [0, 1, 2, 3, 4]
     assert run.metric("eval/accuracy").values.tolist() == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.4])
+
+
+def test_gradients_have_the_steps_of_the_run():
+    session = debug_session()
+    for step in range(0, 1000, 100):
+        session.gradient_debugger.record_gradient_flow("w", [1.0])
+        session.model_diagnostics.record_performance(training_step=step, loss=1.0)
+    run = session.stop().run
+    assert run.history.steps.tolist() == list(range(0, 1000, 100))
+    assert session.gradient_debugger.history("w")[0] == list(range(0, 1000, 100))
+
+
+def test_what_comes_after_the_last_numbered_step_belongs_to_it():
+    session = debug_session()
+    for step in range(0, 50, 10):
+        session.record_step(step, loss=1.0)
+        session.gradient_debugger.record_gradient_flow("w", [float(step)])
+    run = session.stop().run
+    assert run.history.steps.tolist() == [0, 10, 20, 30, 40]
+    gradients = run.series(run.layout.rows("param_grad", "w")[0], "max")
+    assert gradients.steps.tolist() == gradients.values.tolist() == [0, 10, 20, 30, 40]
+    assert session.gradient_debugger.history("w")[0] == [0, 10, 20, 30, 40]
+
+
+def test_what_comes_before_a_whole_step_belongs_to_it():
+    session = debug_session()
+    for step in range(0, 50, 10):
+        number = session.tensor_inspector.inspect_tensor([float(step)], "h")
+        session.record_step(step, loss=1.0)
+    run = session.stop().run
+    values = run.series(run.layout.rows("activation", "h")[0], "max")
+    assert values.steps.tolist() == values.values.tolist() == [0, 10, 20, 30, 40]
+    assert session.tensor_inspector.get_tensor_info(number).stats.max == 40.0
+
+
+def test_micro_batches_are_steps_and_their_numbers_are_said():
+    session = debug_session()
+    for batch in range(12):
+        session.gradient_debugger.record_gradient_flow("w", [1.0])
+        if batch % 4 == 3:
+            session.model_diagnostics.record_performance(training_step=batch // 4, loss=1.0)
+    run = session.stop().run
+    assert run.steps == 12
+    assert "step 0 was over when it was recorded, and is a part of step 3" in run.info.coverage["notes"]
+
+
+def test_a_session_that_nobody_stops_is_saved_at_the_end_of_the_program(tmp_path):
+    code = """
+import numpy as np
+from neuraldbg import debug_session
+session = debug_session(output_dir="run")
+for step in range(30):
+    session.record_step(step, loss=1 / (step + 1), gradients={"a": np.ones(3)})
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, timeout=120)
+    run = neuraldbg.load(tmp_path / "run")
+    assert (run.steps, run.info.outcome.kind) == (30, "completed")
+
+
+@pytest.mark.parametrize("loss", [1.0, 0.0, math.nan, math.inf])
+def test_the_summary_of_losses_alone(loss):
+    session = debug_session()
+    for step in range(30):
+        session.record_step(step, loss=loss)
+    assert session.stop().summary().startswith(("SUSPECT", "FAILING"))
+
+
+def test_threads_may_begin_a_session_together():
+    session = debug_session()
+    wrong = []
+
+    def record(name):
+        try:
+            for _ in range(50):
+                session.gradient_debugger.record_gradient_flow(name, np.ones(3))
+        except Exception as error:  # noqa: BLE001 (asserted below)
+            wrong.append(error)
+
+    threads = [threading.Thread(target=record, args=(f"layer{i}",)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert set(session.stop().gradients.layers) == {f"layer{i}" for i in range(8)}
+
+
+def test_a_layer_that_rests_is_no_lost_update():
+    draw = np.random.default_rng(0)
+    weights = {"encoder": draw.normal(size=(8, 8)), "head": draw.normal(size=(8, 2))}
+    session = debug_session()
+    session.record_optimizer("SGD", learning_rate=0.1)
+    session.record_parameters(weights)
+    for step in range(100):
+        gradients = {name: 0.1 * draw.normal(size=one.shape) / (step + 1) ** 0.5 for name, one in weights.items()}
+        weights = {**weights, "head": weights["head"] - 0.1 * gradients["head"]}
+        session.record_step(step, loss=1 / (step + 1) + 0.01, gradients=gradients, parameters=weights)
+    assert session.stop().diagnosis.verdict == "healthy"
 
 
 def test_metrics_alone_keep_each_of_their_steps():
@@ -407,6 +507,6 @@ def test_what_is_kept_does_not_grow():
     finally:
         tracemalloc.stop()
     report = session.stop()
-    assert report.run.history.mean.shape[1] <= 50
+    assert report.run.history.mean.shape[1] <= 100, "50 of each kind"
     assert len(session.gradient_debugger.history("layer0.weight")[0]) == 20
     assert column("rms") >= 0

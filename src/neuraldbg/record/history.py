@@ -160,7 +160,7 @@ class StoredHistory(History):
             return known
         asked[name, k] = asked.get((name, k), 0) + 1
         size = len(self._tabled) * self._sites * 4
-        if asked[name, k] <= _OFTEN or size > _LARGEST:
+        if asked[name, k] <= _OFTEN or not 0 < size <= _LARGEST:
             return None
         for oldest in list(planes)[: max(0, len(planes) + 1 - _MOST // size)]:
             planes.pop(oldest, None)  # the dashboard's page and its diagnosis read from two threads

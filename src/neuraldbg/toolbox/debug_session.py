@@ -32,7 +32,7 @@ from neuraldbg.toolbox.statistics_row import row_of
 from neuraldbg.toolbox.switched_off import SwitchedOff
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -110,7 +110,7 @@ class DebugSession(HandRecording, Questions, Shown):
         return GradientDebugger(
             most_layers=self.config.max_tracked_tensors,
             history=self.config.max_gradient_history,
-            step=lambda: self._steps().step,
+            step=lambda: self._steps().number,
             samples=self._samples,
             turn=lambda name: self._steps().turn(self._parameter_site("param_grad", name)),
             tell=self._put_parameter,
@@ -185,10 +185,10 @@ class DebugSession(HandRecording, Questions, Shown):
                 self.config.folder,
                 self._info,
                 self.config.max_tracked_tensors,
-                self._stepped,
+                _Weakly(self._stepped),
             )
-            # A session that nobody stops still ends its writer, when it is forgotten or the program ends.
-            weakref.finalize(self, self._made.recorder.close)
+            # A session that nobody stops is saved when it is forgotten, or when the program ends.
+            self._forgotten = weakref.finalize(self, self._made.abandon)
 
     def stop(self, outcome: Outcome | None = None) -> DebugReport:
         """End the run, save it, and return its report. A second call returns the same one.
@@ -204,7 +204,8 @@ class DebugSession(HandRecording, Questions, Shown):
             if self._ended is not None:
                 return self._ended
             steps = self._steps()
-            steps.end()
+            self._forgotten.detach()
+            steps.finish()
             self._tell_profile()
             record = steps.record(self._coverage(), outcome or Outcome("completed"))
             self._saved = self._judged(record)
@@ -236,10 +237,11 @@ class DebugSession(HandRecording, Questions, Shown):
 
     def _steps(self) -> HandSteps:
         """Return the steps of the run, which the first recorded value begins."""
-        if self._made is None:
-            self.start()
-            if self._alerts is not None:
-                self.hooks  # noqa: B018 (a part that is made when it is first used)
+        with self._lock:
+            if self._made is None:
+                self.start()
+                if self._alerts is not None:
+                    self.hooks  # noqa: B018 (a part that is made when it is first used)
         if self._outcome is not None:
             message = "this session has ended: make a new DebugSession to record more"
             raise AttachError(message)
@@ -341,10 +343,24 @@ class DebugSession(HandRecording, Questions, Shown):
             most, count = self.config.max_tracked_tensors, len(refused)
             more = "at least " if count >= MOST_NAMES else ""
             notes.append(f"{more}{count:,} tensors beyond the first {most:,} are not recorded (max_tracked_tensors)")
+        if steps.shifted is not None:
+            notes.append("step {} was over when it was recorded, and is a part of step {}".format(*steps.shifted))
         if self.config.sampling_rate < 1:
             notes.append(f"whole tensors are read in one of {1 / self.config.sampling_rate:.3g} steps (sampling_rate)")
         seen = len({site.module for site in steps.sites})
         return {"by_hand": 1, "layers": seen, "seen": seen, "never_fired": [], "notes": notes, "errors": 0}
+
+
+class _Weakly:
+    """Calls a method of an object as long as that lives: what it is given to does not keep the object alive."""
+
+    def __init__(self, method: Callable[[Step, Sequence[Event]], None]) -> None:
+        self._method = weakref.WeakMethod(method)
+
+    def __call__(self, step: Step, events: Sequence[Event]) -> None:
+        method = self._method()
+        if method is not None:
+            method(step, events)
 
 
 def debug_session(config: DebugConfig | None = None, **settings: Any) -> DebugSession:

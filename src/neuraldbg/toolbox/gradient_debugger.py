@@ -18,7 +18,7 @@ from neuraldbg.toolbox.parameter_names import owner_of
 from neuraldbg.toolbox.statistics_row import raw_row_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -111,13 +111,13 @@ class _Course:
     """The newest gradients of one layer."""
 
     def __init__(self, most: int) -> None:
-        self.norms: deque[tuple[int, float]] = deque(maxlen=most)
-        """Step and L2 norm of each gradient."""
+        self.norms: deque[tuple[Sequence[int], float]] = deque(maxlen=most)
+        """Step, which may still change its number, and L2 norm of each gradient."""
         self.records = 0
         self.silent: tuple[npt.NDArray[np.int64], ...] = ()
         """Gradients in a row in which each row, and each column, was exactly zero; empty for one without two axes."""
 
-    def add(self, step: int, norm: float, values: npt.NDArray[Any]) -> None:
+    def add(self, step: Sequence[int], norm: float, values: npt.NDArray[Any]) -> None:
         self.records += 1
         self.norms.append((step, norm))
         if values.ndim < 2 or 0 in values.shape:
@@ -140,9 +140,9 @@ class _Course:
 class GradientDebugger:
     """Records the gradients of layers by hand, and says how they are.
 
-    ``step`` returns the number of the open step, ``samples`` True if only a part of large tensors is read in it,
-    ``turn`` ends the step if it has a gradient of this name already, ``tell`` gets kind, name, values and statistics
-    of each gradient.
+    ``step`` returns the number of the open step as one item, ``samples`` True if only a part of large tensors is read
+    in it, ``turn`` ends the step if it has a gradient of this name already, ``tell`` gets kind, name, values and
+    statistics of each gradient.
 
     >>> session = debug_session()
     >>> session.gradient_debugger.record_gradient_flow("layer_1", [0.01, 0.02, 0.015, 0.008])
@@ -153,7 +153,7 @@ class GradientDebugger:
         *,
         most_layers: int,
         history: int,
-        step: Callable[[], int],
+        step: Callable[[], Sequence[int]],
         samples: Callable[[], bool],
         turn: Callable[[str], None],
         tell: Callable[[str, str, Given, Floats], None],
@@ -186,10 +186,11 @@ class GradientDebugger:
                 if len(self.left_out) < MOST_NAMES:
                     self.left_out.add(name)
                 return
-            course = self._courses[name] = _Course(self._history)
+            course = _Course(self._history)
         self._turn(name)
         row = raw_row_of(found.spaced(PART) if self._samples() else found)
         self._tell("param_grad", name, found, row)
+        course = self._courses.setdefault(name, course)
         course.add(self._step(), _norm(row), found.values)
 
     def analyze_gradient_flow(self) -> GradientFlow:
@@ -217,7 +218,7 @@ class GradientDebugger:
         """
         course = self._courses.get(layer_name)
         found = list(course.norms) if course is not None else []
-        return [step for step, _ in found], [norm for _, norm in found]
+        return [step[0] for step, _ in found], [norm for _, norm in found]
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -121,10 +121,7 @@ class HandRecording:
         with self._lock:
             steps = self._steps()
             with steps.lock:
-                if step is None:
-                    steps.end()
-                else:
-                    steps.begin(_number(step))
+                steps.begin_whole(None if step is None else _number(step))
                 steps.put_scalars(found)
                 for kind, name, one in arrays:
                     if kind == "param_grad":
@@ -256,7 +253,10 @@ def _number(value: Any, what: str = "step") -> int:
 
 def _real(value: Any, what: str) -> float:
     """Return a number of any framework as a float. Raises ConfigError for several."""
-    found = given(value, what).values
+    try:
+        found = given(value, what).values
+    except ConfigError:
+        raise ConfigError(f"{what}: give one real number, not a {type(value).__name__}") from None
     if found.size != 1 or found.dtype.kind == "c":
         raise ConfigError(f"{what}: give one real number, not an array of shape {found.shape}")
     return float(found.reshape(()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 from dataclasses import replace
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
+BACKLOG_S = 0.25
+"""Seconds that a step may wait to be recorded: a killed program loses less than the last second."""
+FARTHEST = 2**53
+"""Largest number of a step, as in a run file."""
 BATCH = 64
 """Steps that are judged together: one at a time finds every cache cold."""
 MOST_CALLS = 8
@@ -55,7 +60,7 @@ class HandSteps:
     What is recorded belongs to the step that is open. It is over when ``begin`` opens another one, or, where nobody
     numbers the steps, when a tensor of it is recorded a second time.
 
-    ``most`` is the number of sites that a run may have; further ones are counted, and not recorded.
+    ``most`` is the number of sites of a kind that a run may have; further ones are counted, and not recorded.
     """
 
     def __init__(
@@ -74,11 +79,13 @@ class HandSteps:
         self._recorder = Recorder(folder, settings.record, self._info, rank=own_rank().rank)
         self.lock = threading.RLock()
         """Held while anything is recorded: several threads of a program may do so."""
-        self._step, self._last = 0, -1
+        self._number_of_open, self._last = [0], -1
         self._numbered = False
         """True once the program has numbered a step: then nothing else ends one."""
         self._named = False
-        """True if the program has numbered the open step."""
+        """True if the program has begun the open step itself."""
+        self._behind: bool | None = None
+        """True if the tensors of a step are recorded behind the step as a whole; None before the first of those."""
         self._rows: dict[int, Floats] = {}
         self._scalars: dict[str, float] = {}
         self._own = 0.0
@@ -97,6 +104,8 @@ class HandSteps:
         """True if a step is judged as soon as it is over: a hook or an alert may wait for it."""
         self.count = 0
         """Number of steps that are over."""
+        self.shifted: tuple[int, int] | None = None
+        """The first number of the program that was over already, and that of the step that it was recorded in."""
         self.refused: set[str] = set()
         """Labels of sites beyond the most that a run may have, a thousand of them at most."""
         self.kinds: set[str] = set()
@@ -106,8 +115,15 @@ class HandSteps:
 
     @property
     def step(self) -> int:
-        """Number of the step that is open."""
-        return self._step
+        """Number of the step to which a value belongs that is recorded now: the one that is open, or that ended last
+        where the program records a whole step first and its tensors behind it.
+        """
+        return self.number[0]
+
+    @property
+    def number(self) -> Sequence[int]:
+        """The number of that step as one item: it follows if the program gives the step another number."""
+        return [self._last] if self._joins_last() else self._number_of_open
 
     @property
     def sites(self) -> tuple[Site, ...]:
@@ -129,12 +145,36 @@ class HandSteps:
         with self.lock:
             self.turn(site)
             at = self._row_of(site)
+            if at is not None and self._joins_last():
+                self._join(at, row)
+                self.kinds.add(site.kind)
+                return
             if at in self._rows and site.kind == "activation":
                 at = self._row_of(self._next_call(site))
             if at is None:
                 return
             self._rows[at] = row
             self.kinds.add(site.kind)
+
+    def begin_whole(self, step: int | None) -> None:
+        """Begin a step that is recorded as a whole. The first one shows whether tensors come before it or behind it."""
+        with self.lock:
+            if self._behind is None:
+                self._behind = not (self._rows or self._scalars)
+            if step is not None:
+                self.begin(step)
+            self._named = True
+
+    def _joins_last(self) -> bool:
+        """Return True if a tensor belongs to the step that ended last."""
+        return bool(self._behind and self._backlog and not (self._named or self._rows or self._scalars))
+
+    def _join(self, at: int, row: Floats) -> None:
+        """Add the accumulators of a tensor to the step that ended last."""
+        if self._grown:
+            self._layout, self._grown = self._laid_out(), False
+        last = self._backlog[-1]
+        self._backlog[-1] = last._replace(rows={**last.rows, at: row}, layout=self._layout)
 
     def turn(self, site: Site) -> None:
         """End the open step if it has a site already, and nobody numbers the steps."""
@@ -162,7 +202,8 @@ class HandSteps:
         known = self._sites.get(_key(site))
         if known is not None:
             return known
-        if len(self._sites) >= self._most:
+        kind = sum(known[0] == site.kind for known in self._sites) if len(self._sites) >= self._most else 0
+        if kind >= self._most:
             if len(self.refused) < MOST_NAMES:
                 self.refused.add(site.label)
             return None
@@ -210,24 +251,31 @@ class HandSteps:
             self._recorder.note((fact,))
 
     def begin(self, step: int) -> None:
-        """End the open step if it has another number, and open this one. Raises ConfigError for one that is over."""
+        """Open a step by its number. One that has another number by the program is over; what was recorded without a
+        number belongs to this one. Raises ConfigError for one that is over.
+        """
         with self.lock:
             self._check(step)
-            if step != self._step:
+            if self._named and step != self._number_of_open[0]:
                 self.end()
-            self._step, self._numbered = step, True
+            self._number_of_open[0] = step
+            self._numbered = self._named = True
 
     def _number(self, step: int) -> None:
         """Give the open step the number that the program says; one that has another number by it is over."""
-        if self._numbered and step != self._step:
+        if self._numbered and step != self._number_of_open[0]:
             self.begin(step)
             return
-        self._check(step)
-        if self._named and step != self._step:
+        if step <= self._last:  # steps that end by themselves are no steps of an optimizer, such as micro-batches
+            self.shifted = self.shifted or (step, self._number_of_open[0])
+            return
+        if self._named and step != self._number_of_open[0]:
             self.end()
-        self._step, self._named = step, True
+        self._number_of_open[0], self._named = step, True
 
     def _check(self, step: int) -> None:
+        if step > FARTHEST:
+            raise ConfigError(f"step: give a number up to {FARTHEST:,}, not {step:,}")
         if step <= self._last:
             raise ConfigError(
                 f"step {step} is over: step {self._last} was recorded already. Count the steps of the whole training, "
@@ -243,22 +291,28 @@ class HandSteps:
             scalars = {**self._carried, **self._scalars, "duration": now - self._ended, "overhead": self._own}
             if self._grown:
                 self._layout, self._grown = self._laid_out(), False
-            for name, value in (("grad_norm", self._norm()), ("update_ratio", self._ratio())):
-                if value is not None:
-                    scalars.setdefault(name, value)
-            self._backlog.append(_Closed(self._step, now - self._began, self._rows, scalars, self._layout))
+            self._backlog.append(_Closed(self._number_of_open[0], now - self._began, self._rows, scalars, self._layout))
             self._rows, self._scalars, self._carried, self._ended, self._own = {}, {}, {}, now, 0.0
             self._named = False
-            self._last, self._step = self._step, self._step + 1
+            self._last = self._number_of_open[0]
+            self._number_of_open = [self._last + 1]
             self.count += 1
+            waited = now - self._began - self._backlog[0].time
             if self.at_once:
                 self.deliver()
-            elif len(self._backlog) > BATCH:
+            elif len(self._backlog) > BATCH or waited > BACKLOG_S:
                 self.deliver(keep=1)  # what comes late still joins the newest
 
-    def _norm(self) -> float | None:
-        """Return the L2 norm of the step's gradients of parameters: NaN if a value is not finite, None without any."""
-        rows = map(self._rows.get, self._layout.rows("param_grad"))
+    def _derive(self, closed: _Closed) -> None:
+        """Add the scalars of a step that follow from its tensors."""
+        for name, value in (("grad_norm", self._norm(closed)), ("update_ratio", self._ratio(closed))):
+            if value is not None:
+                closed.scalars.setdefault(name, value)
+
+    @staticmethod
+    def _norm(closed: _Closed) -> float | None:
+        """Return the L2 norm of a step's gradients of parameters: NaN if a value is not finite, None without any."""
+        rows = map(closed.rows.get, closed.layout.rows("param_grad"))
         found = [row for row in rows if row is not None and row[COUNT] > 0]
         if not found:
             return None
@@ -266,13 +320,13 @@ class HandSteps:
             return math.nan
         return math.sqrt(sum(row[SQUARES] * row[TOTAL] / row[COUNT] for row in found))
 
-    def _ratio(self) -> float | None:
+    def _ratio(self, closed: _Closed) -> float | None:
         """Return the median over weight matrices of norm(update) / norm(parameter); None without any."""
         found = []
-        for at in self._layout.rows("update"):
-            site = self._layout.sites[at]
-            update, weight = self._rows.get(at), self._rows.get(self._sites.get(("param", *_key(site)[1:]), -1))
-            if update is None or weight is None or not is_matrix(self._layout, site):
+        for at in closed.layout.rows("update"):
+            site = closed.layout.sites[at]
+            update, weight = closed.rows.get(at), closed.rows.get(self._sites.get(("param", *_key(site)[1:]), -1))
+            if update is None or weight is None or not is_matrix(closed.layout, site):
                 continue
             if weight[SQUARES] > 0 and update[COUNT] > 0 and not update[NONFINITE] and not weight[NONFINITE]:
                 found.append(math.sqrt(update[SQUARES] / update[COUNT] / (weight[SQUARES] / weight[COUNT])))
@@ -302,6 +356,8 @@ class HandSteps:
             try:
                 for alike in _alike(backlog):
                     layout = alike[0].layout
+                    for closed in alike:
+                        self._derive(closed)
                     tables = _tables(alike)
                     steps = [_step(closed, table.copy()) for closed, table in zip(alike, tables, strict=True)]
                     if not steps[0].light:
@@ -331,6 +387,17 @@ class HandSteps:
     def note(self, facts: Iterable[Fact]) -> None:
         """Record facts that belong to no single step."""
         self._recorder.note(tuple(facts))
+
+    def finish(self) -> None:
+        """End the open step."""
+        self.end()
+
+    def abandon(self) -> None:
+        """Save what there is: the session was forgotten, or the program ended without ``stop``."""
+        with self.lock, contextlib.suppress(ConfigError):
+            self.finish()
+            self.record(self._info.coverage or {"by_hand": 1}, Outcome("completed"))
+        self._recorder.close()
 
     def close(self, diagnosis: Diagnosis) -> None:
         """Finish the run file, and write the diagnosis beside it."""

@@ -73,6 +73,7 @@ class DebugReport:
         found = [f"  {one.text}" + (f" → {one.remedy}" if one.remedy else "") for one in self.profile.bottlenecks]
         said += ["time and memory:", *found] if found else []
         said += [f"alert: {alert}" for alert in self.alerts[:_MOST]]
+        said += [f"note: {one}" for one in self.run.info.coverage.get("notes", ())[1:]]
         open_questions = [f"  {one.what}: {one.reason}" for one in self.diagnosis.unjudged]
         said += ["not judged:", *open_questions] if open_questions else []
         if self.folder is not None:

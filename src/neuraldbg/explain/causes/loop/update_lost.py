@@ -70,7 +70,7 @@ def judge(case: Case) -> Finding | None:
             still.append(name)
         elif course == "back":
             back.append(name)
-    if still:
+    if still and not (case.by_hand and len(still) < seen):  # by hand, some may be meant to rest
         return _still(case, still, seen)
     return _back(case, back, seen) if back and case.trouble.any else None
 

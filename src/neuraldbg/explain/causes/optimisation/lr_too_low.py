@@ -67,10 +67,12 @@ def judge(case: Case) -> Finding | None:
     raised = f"to about {suggested}, or step by step" if not lr > 0 or float(suggested) > lr else "step by step"
     if raised == "step by step":
         suggested = rounded(3 * lr)
+    begun = f" from {number(lr)}" if math.isfinite(lr) else ""
+    rate = f": {number(lr)} with {case.optimizer_name}" if math.isfinite(lr) else ""
     return weigh.conclude(
-        f"a learning rate that is too low: {number(lr)} with {case.optimizer_name}{size}",
+        f"a learning rate that is too low{rate}{size}",
         Remedy(
-            f"Raise the learning rate from {number(lr)} {raised} until updates are about 1e-3 of the weights.",
+            f"Raise the learning rate{begun} {raised} until updates are about 1e-3 of the weights.",
             f"optimizer = torch.optim.{case.optimizer_name}(model.parameters(), lr={suggested})",
             (arguments(f"lr={suggested}"),),
         ),
