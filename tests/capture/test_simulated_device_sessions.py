@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from neuraldbg import NeuralDbg
 from neuraldbg.capture import Capture
+from neuraldbg.capture.loop import setting_changes
 from neuraldbg.capture.readers.data.input_ledger import TOGETHER
 from neuraldbg.capture.statistics.device import async_copy
 from neuraldbg.capture.steps import overhead_budget
@@ -277,8 +278,10 @@ def test_one_copy_a_step_and_none_waits(monkeypatch):
 @pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - {"closure", "scaler", "unscaled inside"}))
 def test_no_kind_of_program_is_made_to_wait_in_a_usual_step(name, monkeypatch):
     """In the first steps, and where facts are read, leftovers are looked for and targets are copied. Of what is left
-    out here a closure ends before, a scaler asks, and a loss is multiplied by what would be on the CPU.
+    out here a closure ends before, a scaler asks, and a loss is multiplied by what would be on the CPU. Facts are read
+    when a setting changes, too: one program does so all the time, and its settings are not compared.
     """
+    monkeypatch.setattr(setting_changes.SettingChanges, "check", lambda *_, **__: False)
     SimulatedDevice(monkeypatch, 1)
     watching: list[Capture] = []
     made = Capture.__init__
