@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuraldbg.nouns.facts.params import ParamsFact
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -121,8 +123,9 @@ def _looked(
         both[:, part] = seen[0] & seen[1]
     known = {pair.source: p for p, pair in enumerate(pairs)}
     looked = np.zeros_like(both)
+    unheld = {name for run in runs for _, fact in run.versions(ParamsFact) for name in fact.not_in_optimizer}
     for p, pair in enumerate(pairs):
-        if pair.one.kind == "param":
+        if pair.one.kind == "param" or (pair.one.kind == "update" and pair.one.label in unheld):
             continue  # a weight that was not read is still there: the optimizer does not hold it, or not yet
         looked[:, p] = kinds[pair.one.kind].all(axis=0)
         # A gradient or an update is missing where the tensor that it belongs to was read in both runs.
