@@ -22,6 +22,7 @@ from neuraldbg.forks import tell_children
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     import numpy.typing as npt
     from torch import nn
@@ -70,7 +71,7 @@ class Light:
     ) -> None:
         self._hooks, self._optimizers, self._losses, self._models = hooks, optimizers, losses, models
         self._layouts, self.pace = layouts, pace
-        self.counting = threading.RLock()
+        self.counting: AbstractContextManager[Any] = threading.RLock()  # a signal handler may log within
         self._lines, self._told = np.zeros((LINES, LINE)), np.zeros((LINES, LINE))
         self._shared = np.zeros(SHARED)
         self._plain, self._needed, self._taken = 0, _PLAIN, 0
