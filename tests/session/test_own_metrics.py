@@ -228,6 +228,7 @@ def test_a_thread_that_logs_with_a_lock_that_on_step_takes_does_not_wait(overhea
 def test_a_value_finds_its_step_while_steps_move_from_native_code(monkeypatch: pytest.MonkeyPatch) -> None:
     dbg = NeuralDbg(model := Mlp())
     threads: list[threading.Thread] = []
+    belongs: list[int] = []
     put_down = Light._put_down
 
     def slowly(light: Light, *args: object) -> None:
@@ -237,16 +238,21 @@ def test_a_value_finds_its_step_while_steps_move_from_native_code(monkeypatch: p
         put_down(light, *args)
 
     with dbg:
-        train(model, 150)
-        if not dbg._capture.light.waiting:
-            pytest.skip("there is no native code")
-        monkeypatch.setattr(Light, "_put_down", slowly)
-        dbg._capture.tell_light()
-        monkeypatch.undo()
-        for thread in threads:
-            thread.join()
-    assert len(threads) == 1
-    assert dbg.metric("late").steps.tolist() == [149]
+        light, lock = dbg._capture.light, dbg._capture.delivery.lock
+
+        def take(step: int) -> None:
+            with lock:  # so that the writer's thread takes none meanwhile
+                if step > 20 and not threads and light.waiting > 1:
+                    monkeypatch.setattr(Light, "_put_down", slowly)
+                    light.drain()
+                    monkeypatch.undo()
+                    threads[0].join(5.0)
+                    belongs.append(step)
+
+        train(model, 200, after=take)
+    if not belongs:
+        pytest.skip("there is no native code")
+    assert dbg.metric("late").steps.tolist() == belongs
 
 
 def test_while_a_step_is_closed_a_value_of_another_thread_belongs_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
