@@ -130,7 +130,7 @@ class NeuralDbg(Questions, SessionControls, Shown):
             halt=self._halt,
             note=self._noted,
             background=self._background,
-            amend=lambda index, scalars: self._recorder.amend(index, scalars) if self._recorder is not None else None,
+            amend=lambda *late: self._recorder.amend(*late) if self._recorder is not None else None,
         )
         self._capture.delivery.expect = self._watch.expect
         self._snapshots = Snapshots(snapshots, snapshot_bytes, lambda: self._capture.steps) if snapshots else None

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 import neuraldbg
 from neuraldbg import NeuralDbg
 from neuraldbg.capture.loop.logged_metrics import NAMES
+from neuraldbg.capture.steps.native_light_steps import Light
 from neuraldbg.capture.steps.overhead_budget import Governor
 from neuraldbg.errors import AttachError, ConfigError, UnknownMetric
 
@@ -173,6 +174,116 @@ def test_a_step_that_never_ends_gives_its_values_to_the_last_one_and_without_any
         idle.log(accuracy=0.5, reward=1.0)
     assert idle.metrics == ()
     assert any("2 values of metrics" in note for note in idle.record().info.coverage["notes"])
+
+
+def test_a_step_that_never_ends_adds_its_values_to_the_mean_of_the_last_one() -> None:
+    model, (x, _) = Mlp(), vectors()
+    dbg = NeuralDbg(model)
+    with dbg:
+        train(model, 3)
+        dbg.log(accuracy=0.5, odd=math.nan)
+        model(x)  # with gradients: as the begin of a step
+        for value in (1.0, 0.75):
+            dbg.log(accuracy=value, odd=math.inf)
+    assert dbg.metric("accuracy").at(2) == 0.75
+    assert dbg.record().scalar("metric_nonfinite/odd").at(2) == 3
+
+
+@MODES
+def test_a_thread_that_logs_with_a_lock_that_on_step_takes_does_not_wait(overhead: float | None) -> None:
+    lock, begun, held = threading.Lock(), threading.Event(), threading.Event()
+    got: list[bool] = []
+    belongs: list[int] = []
+
+    def on_step(step: neuraldbg.Step, events: object) -> None:
+        if held.is_set() and not got:
+            begun.set()
+            got.append(lock.acquire(timeout=5.0))
+            if got[0]:
+                lock.release()
+
+    dbg = NeuralDbg(model := Mlp(), on_step=on_step, overhead=overhead)
+
+    def log() -> None:
+        with lock:
+            held.set()
+            assert begun.wait(10.0)
+            belongs.append(dbg._capture.steps - 1)  # on_step runs: the thread that trains is between two steps
+            for value in (0.25, 0.75):
+                dbg.log(reward=value)
+
+    with dbg:
+        train(model, 3)
+        logger = threading.Thread(target=log)
+        logger.start()
+        assert held.wait(10.0)
+        train(model, 200)
+        dbg.record()
+        logger.join()
+    assert got == [True], "neither waits for the other"
+    assert dbg.metric("reward").steps.tolist() == belongs
+    assert dbg.metric("reward").values.tolist() == [0.5]
+
+
+def test_a_value_finds_its_step_while_steps_move_from_native_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    dbg = NeuralDbg(model := Mlp())
+    threads: list[threading.Thread] = []
+    belongs: list[int] = []
+    put_down = Light._put_down
+
+    def slowly(light: Light, *args: object) -> None:
+        threads.append(threading.Thread(target=dbg.log, kwargs={"late": 1.0}))
+        threads[-1].start()
+        threads[-1].join(0.2)  # native code has forgotten the steps, and Python does not know them yet
+        put_down(light, *args)
+
+    with dbg:
+        light, lock = dbg._capture.light, dbg._capture.delivery.lock
+
+        def take(step: int) -> None:
+            with lock:  # so that the writer's thread takes none meanwhile
+                if step > 20 and not threads and light.waiting > 1:
+                    monkeypatch.setattr(Light, "_put_down", slowly)
+                    light.drain()
+                    monkeypatch.undo()
+                    threads[0].join(5.0)
+                    belongs.append(step)
+
+        train(model, 200, after=take)
+    if not belongs:
+        pytest.skip("there is no native code")
+    assert dbg.metric("late").steps.tolist() == belongs
+
+
+def test_while_a_step_is_closed_a_value_of_another_thread_belongs_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    dbg = NeuralDbg(model := Mlp(), overhead=None)
+    with dbg:
+        train(model, 3)
+        learn = dbg._capture._learn
+
+        def within() -> None:
+            step = dbg._capture.steps
+            thread = threading.Thread(target=dbg.log, kwargs={"closing": step})
+            thread.start()
+            thread.join()
+            learn()
+
+        monkeypatch.setattr(dbg._capture, "_learn", within)
+        train(model, 4)
+    series = dbg.metric("closing")
+    assert series.steps.tolist() == series.values.tolist() == [2, 3, 4, 5, 6]
+
+
+def test_a_late_mean_says_which_one_it_replaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    dbg, calls = NeuralDbg(model := Mlp()), []
+    with dbg:
+        train(model, 3, within=lambda step, loss: dbg.log(own=step))
+        dbg.record()
+        monkeypatch.setattr(dbg._recorder, "amend", lambda *late: calls.append(late))
+        for value in (4.0, 9.0):
+            dbg.log(own=value)
+        monkeypatch.undo()
+    assert calls == [(2, {"metric/own": 3.0}, {"metric/own": 2.0}), (2, {"metric/own": 5.0}, {"metric/own": 3.0})]
 
 
 def test_on_step_gets_the_metrics_that_were_logged_before_it_is_called() -> None:

@@ -53,10 +53,10 @@ _READ_BACKWARDS = 32
 class Capture:
     """Watches models and optimizers, and emits a step with its layout as soon as it is complete.
 
-    ``emit`` receives each step, ``amend`` metrics of one that come later. ``judge`` gets the optimizer's stream, loss
-    and norms of the layers' gradients before a step is applied, and returns a reason to halt or None; ``halt`` is then
-    called with it, after the unapplied step was emitted, and is expected to raise. ``note`` receives facts that belong
-    to no single step. ``background`` returns the CPU seconds that our own threads have taken so far.
+    ``emit`` receives each step, ``amend`` metrics that come later (see ``Metrics``). ``judge`` gets the optimizer's
+    stream, loss and norms of the layers' gradients before a step is applied, and returns a reason to halt or None;
+    ``halt`` is then called with it, after the unapplied step was emitted, and is expected to raise. ``note`` receives
+    facts that belong to no single step. ``background`` returns the CPU seconds that our own threads have taken so far.
     """
 
     @silently
@@ -70,7 +70,7 @@ class Capture:
         halt: Callable[[str, int], None] | None = None,
         note: Callable[[tuple[Fact, ...]], None] | None = None,
         background: Callable[[], float] = float,
-        amend: Callable[[int, Mapping[str, float]], None] | None = None,
+        amend: Callable[[int, Mapping[str, float], Mapping[str, float]], None] | None = None,
     ) -> None:
         self.settings = settings
         self.tally = Tally()
@@ -98,7 +98,7 @@ class Capture:
         parts = self.learning, self.light, self.pace.governor, self.readers, self._patches
         self.stretches = Stretches(self.scene, *parts)
         self._open: list[Stream] = []
-        self._pending = False
+        self._pending, self._closing = False, -1  # if a step has ended, and the newest that was closed, -1 for none
         self._booked = -1  # the newest full step that was booked
         self._together = False  # True once two optimizers have stepped after one backward
         self._closure = self._closures = False  # True if the newest step had a closure, and if any had one
@@ -139,7 +139,7 @@ class Capture:
         # The loop knows the port ``NativeSteps`` alone.
         self.losses.light = self.models.light = self.optimizers.light = self.owner.light = self.light
         self.scene.complete(self.models, self.optimizers, self.losses, self.light)
-        self.metrics.complete(self.scene, self.delivery.lock, lambda: self._pending)
+        self.metrics.complete(self.scene, self.delivery.lock, lambda step: self._pending or self._closing == step)
         self.hooks.table.grows = self.switch.hushed = self.light.leave
 
     # -- lifecycle ----------------------------------------------------------------------------------------------
@@ -195,9 +195,7 @@ class Capture:
 
     @silently
     def flush(self) -> None:
-        """Close the step that is open, and deliver all closed steps, for a question. Asked by another thread than that
-        which trains, a step that is not over stays open.
-        """
+        """Deliver all closed steps for a question, and the open one: if another thread trains, only if it is over."""
         with self.owner.asked(_ASKED_S) as still:
             try:
                 if still:
@@ -206,6 +204,7 @@ class Capture:
                 self.tell_light()
             finally:
                 self.delivery.deliver(wait=still)  # only the thread that trains may query a device
+                self.metrics.tell(wait=True)
 
     @silently
     def summarise(self) -> None:
@@ -343,14 +342,14 @@ class Capture:
 
     def _begin_again(self) -> None:
         """Drop a step whose closing raised: no part of it may be counted with the next."""
-        self._pending = False
+        self._pending, self._closing = False, -1
         self.light.leave()
         self.losses.take()
         self.optimizers.watched.clear()
         self._prepare(full=self.switch.in_full_step(), next_step=self._booked == self.steps)
 
     def _put_aside(self, *, applied: bool) -> None:
-        self._pending = False
+        self._closing, self._pending = self.steps, False
         now = self.pace.now()
         own = self.tally.spent(self.pace.clock(now))
         if not self.switch.in_full_step():
@@ -461,6 +460,7 @@ class Capture:
                 if self.pace.now() - self.light.since() > BACKLOG_S:
                     self.tell_light()
             self.delivery.deliver_late(self.pace.now())
+            self.metrics.tell()
         except Exception:  # noqa: BLE001 (the writer's thread has steps to write)
             self.tally.caught("handing on steps that have waited")
 
@@ -479,8 +479,7 @@ class Capture:
         self.scene.facts.clear()
         self.scene.scalars.clear()
         self.optimizers.watched.clear()
-        self.optimizers.skipped = 0
-        self.optimizers.clipped = None
+        self.optimizers.skipped, self.optimizers.clipped = 0, None
         self.models.begin_step()
         self.params.begin_step()
         self.hooks.begin_step(self.steps)

@@ -117,12 +117,14 @@ class Recorder:
         elif hurry and not self._wake.is_set():
             self._wake.set()
 
-    def amend(self, index: int, scalars: Mapping[str, float]) -> None:
-        """Queue scalars for a step that was put before, such as a metric that the program logs after the step."""
+    def amend(self, index: int, scalars: Mapping[str, float], before: Mapping[str, float] | None = None) -> None:
+        """Queue scalars for a step that was put before, such as a metric that the program logs after the step.
+        ``before`` are those of them that the step has already, as it was put or amended.
+        """
         if self._closed or self._forked:
             return
         with self._backlog_lock:
-            self._backlog.amend(index, scalars)
+            self._backlog.amend(index, scalars, before or {})
 
     def tell(self, events: Sequence[Event]) -> None:
         """Queue newer versions of events. A lasting event is passed again only now and then."""

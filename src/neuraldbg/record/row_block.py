@@ -13,11 +13,12 @@ import math
 import struct
 from dataclasses import dataclass, fields
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from neuraldbg.nouns import STATS, column
+from neuraldbg.nouns.step import summed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,6 +38,14 @@ UNSEEN[list(MOMENTS)] = np.nan
 _LARGEST = np.finfo(np.float32).max
 _SMALLEST = np.finfo(np.float32).smallest_subnormal
 _PLAIN = ("ordinal", "turn", "folded", "steps", "width", "time", "stream", "applied")
+
+
+class Amendment(NamedTuple):
+    """A scalar of a step that comes after the step."""
+
+    value: float
+    before: float | None = None
+    """The value that the step had before, which this one replaces; None if it had none."""
 
 
 @dataclass(frozen=True)
@@ -213,27 +222,42 @@ def join(blocks: Sequence[Block]) -> Block:
     )
 
 
-def amended(block: Block, rows: Mapping[int, Mapping[str, float]]) -> Block:
-    """Return a block with scalars added to some of its rows, or replaced in them, by index of the row.
+def amended(block: Block, rows: Mapping[int, Sequence[Mapping[str, Amendment]]]) -> Block:
+    """Return a block with scalars added to some of its rows, or replaced in them, by index of the row: for each row
+    those of one step or several.
 
-    A row of several steps gets the mean over those in which the scalar was measured, this one included, and keeps the
-    extremes that it has of it.
+    A row of several steps gets the mean over those in which the scalar was measured, each with its newest value, or the
+    sum where steps are added. It keeps the extremes that it has.
     """
-    new = dict.fromkeys(name for scalars in rows.values() for name in scalars)
+    new = dict.fromkeys(name for steps in rows.values() for scalars in steps for name in scalars)
     names = tuple(dict.fromkeys([*block.names, *new]))
+    place = {name: k for k, name in enumerate(names)}
     scalars = _columns(block.names, block.scalars, names, np.nan).copy()
     measured = _columns(block.names, block.measured, names, 0.0).copy()
-    for row, values in rows.items():
-        for name, value in values.items():
-            k, before = names.index(name), 0.0
-            if block.folded[row] > 1 and math.isfinite(value):
-                before = float(measured[row, k])
-                value = (before * scalars[row, k] + value) / (before + 1.0) if before else value  # noqa: PLW2901
-            elif block.folded[row] > 1 and measured[row, k] > 0:
-                continue  # the mean of the finite values stands
-            scalars[row, k] = value
-            measured[row, k] = before + 1.0 if math.isfinite(value) else 0.0
+    for row, steps in rows.items():
+        for name, amendment in chain.from_iterable(late.items() for late in steps):
+            at = row, place[name]
+            if block.folded[row] > 1:
+                scalars[at], measured[at] = _among(float(scalars[at]), float(measured[at]), amendment, name)
+            else:
+                scalars[at], measured[at] = amendment.value, float(math.isfinite(amendment.value))
     return dataclasses.replace(block, names=names, scalars=scalars, measured=measured)
+
+
+def _among(scalar: float, count: float, amendment: Amendment, name: str) -> tuple[float, float]:
+    """Return the scalar of a row of several steps, and in how many it was finite, after one step was amended."""
+    value, before = amendment
+    if before is not None and (value == before or (math.isnan(value) and math.isnan(before))):
+        return scalar, count
+    by_step = 1.0 if summed(name) else count
+    total = scalar * by_step if count else 0.0
+    if before is not None and math.isfinite(before) and count:
+        total, count = total - before, count - 1.0
+    if math.isfinite(value):
+        total, count = total + value, count + 1.0
+    if not count:
+        return value, 0.0
+    return total if summed(name) else total / count, count
 
 
 def _widened(seen: Floats32, sites: int) -> Floats32:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from neuraldbg.record.budget import Limits
-    from neuraldbg.record.row_block import Block
+    from neuraldbg.record.row_block import Amendment, Block
 
 _FIELDS = "id, level, ordinal, rows, first_step, last_step, length(body)"
 
@@ -62,7 +62,7 @@ class Lane:
             self._tail.append((self._store(rest, 0, closed=False), rest))
         self._thin(limits, places)
 
-    def amend(self, late: Mapping[int, Mapping[str, float]]) -> None:
+    def amend(self, late: Mapping[int, Mapping[str, Amendment]]) -> None:
         """Add scalars to the rows of steps that are stored, by number of the step. A step that no row covers is passed
         over: it was not recorded.
         """
@@ -121,12 +121,11 @@ class Lane:
         self._db.executemany("DELETE FROM block WHERE id = ?", [(row_id,) for row_id in gone])
 
 
-def _of_steps(block: Block, waiting: dict[int, Mapping[str, float]]) -> dict[int, Mapping[str, float]]:
+def _of_steps(block: Block, waiting: dict[int, Mapping[str, Amendment]]) -> dict[int, list[Mapping[str, Amendment]]]:
     """Take from the scalars that wait those of the steps of a block. Return them by the index of the row."""
-    found: dict[int, Mapping[str, float]] = {}
+    found: dict[int, list[Mapping[str, Amendment]]] = {}
     for step in list(waiting):
         rows = np.flatnonzero((block.steps <= step) & (step < block.steps + block.width))
         if len(rows):
-            row = int(rows[-1])
-            found[row] = {**found.get(row, {}), **waiting.pop(step)}
+            found.setdefault(int(rows[-1]), []).append(waiting.pop(step))
     return found

@@ -10,7 +10,7 @@ import numpy as np
 from neuraldbg.record.binning import fold
 from neuraldbg.record.budget import BIN, bin_bytes
 from neuraldbg.record.retention import MAX_LEVEL
-from neuraldbg.record.row_block import Block, join, rows_of, tables_of
+from neuraldbg.record.row_block import Amendment, Block, join, rows_of, tables_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +44,7 @@ class Batch:
     """Scalars of steps that were folded because the writer did not keep up; they come after ``steps``."""
     tables: list[Block] = field(default_factory=list)
     """Tables of steps that were folded; they come after ``steps``."""
-    late: dict[int, dict[str, float]] = field(default_factory=dict)
+    late: dict[int, dict[str, Amendment]] = field(default_factory=dict)
     """Scalars of steps that were stored before, by number of the step."""
     histograms: list[StepHistograms] = field(default_factory=list)
     """Histograms in step order."""
@@ -154,9 +154,9 @@ class Backlog:
             self._fold_excess()
         return False
 
-    def amend(self, index: int, scalars: Mapping[str, float]) -> None:
-        """Add scalars to a step that was put before, or replace them. One that was taken already is changed where it is
-        stored.
+    def amend(self, index: int, scalars: Mapping[str, float], before: Mapping[str, float]) -> None:
+        """Add scalars to a step that was put before, or replace those that it had ``before``. A step that was taken
+        already is changed where it is stored.
         """
         for queue in (self._excess, self._steps):
             for place in range(len(queue) - 1, -1, -1):
@@ -165,7 +165,10 @@ class Backlog:
                     return
                 if queue[place].index < index:
                     break
-        self._batch.late.setdefault(index, {}).update(scalars)
+        late = self._batch.late.setdefault(index, {})
+        for name, value in scalars.items():
+            had = late[name].before if name in late else before.get(name)
+            late[name] = Amendment(value, had)
 
     def _keep(self, histograms: StepHistograms) -> None:
         """Queue the histograms of a step if there is room; if the writer does not keep up, some are left out."""

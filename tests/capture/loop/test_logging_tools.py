@@ -295,6 +295,20 @@ def test_lightning(stand: Stand) -> None:
     assert dbg.metric("a").values.tolist() == list(range(6))
 
 
+@absent("lightning")
+def test_what_lightning_gives_to_a_logger_later_is_a_further_value(stand: Stand, writer: SummaryWriter) -> None:
+    class LightningModule(nn.Module):
+        def log(self, name: str, value: Any, **rest: Any) -> None:
+            stand.seen.append((name, float(value)))  # kept until the logger's turn, as Lightning does
+
+    stand.module("lightning.pytorch.core.module", LightningModule=LightningModule)
+    module = LightningModule()
+    with NeuralDbg(discover=True) as dbg:
+        train(lambda step, loss: module.log("value", step))
+        writer.add_scalar("value", sum(value for _, value in stand.seen) / 6)  # the mean of the epoch
+    assert dbg.metric("value").values.tolist() == [0, 1, 2, 3, 4, (5 + 2.5) / 2]
+
+
 @absent("transformers")
 def test_what_a_trainer_logs_by_a_writer_counts_once(stand: Stand, writer: SummaryWriter) -> None:
     class Trainer:

@@ -7,12 +7,17 @@ several values in one step the mean counts, as of the losses of micro-batches.
 
 A step is delivered soon after it ends. Values that come before are in its ``Step``; those that come later are added to
 what is recorded of it. A value on a device is copied without a wait, and is added when the copy has arrived.
+
+Whoever logs waits for no function of the program's: steps are delivered under a lock, which is held while ``on_step``
+runs, and the program may log while it holds a lock that its ``on_step`` takes. Values are put down under a lock of
+their own; if steps are being delivered meanwhile, what belongs to a delivered one is passed on afterwards.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+import threading
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -31,7 +36,7 @@ from neuraldbg.nouns.step import metric_scalars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from contextlib import AbstractContextManager
+    from threading import RLock
 
     from neuraldbg.capture.guest.guard import Tally
     from neuraldbg.capture.loop.reader_context import Scene
@@ -43,6 +48,8 @@ LONGEST = 128
 """Characters of a name that are kept."""
 _ON_DEVICES = 64
 """Copies from devices that are awaited at most: of a device that lags behind further no value is read."""
+_TRIES = 8
+"""Times that the number of the step is looked up at most, if another thread ends steps meanwhile."""
 _LEFT_OUT = 4
 """Names that a note lists at most."""
 
@@ -61,12 +68,39 @@ class _Mean:
         self.count += 1
         self.nonfinite += not math.isfinite(value)
 
+    def join(self, other: _Mean) -> None:
+        """Add the values of another mean."""
+        self.total += other.total
+        self.count += other.count
+        self.nonfinite += other.nonfinite
+
+
+@dataclass
+class _Logged:
+    """The metrics of one step."""
+
+    means: dict[str, _Mean] = field(default_factory=dict)
+    told: dict[str, float] = field(default_factory=dict)
+    """The scalars that were passed on so far."""
+
+    def mean(self, name: str) -> _Mean:
+        """Return the mean of a metric, a new one if it has none."""
+        return self.means.setdefault(name, _Mean())
+
+    def scalars(self) -> dict[str, float]:
+        """Return the metrics as scalars of the step."""
+        found: dict[str, float] = {}
+        for name, mean in self.means.items():
+            if mean.count:
+                found |= metric_scalars(name, mean.total / mean.count, mean.nonfinite)
+        return found
+
 
 class _Awaited(NamedTuple):
     """Values of one step that are on their way from a device."""
 
     step: int
-    means: dict[str, _Mean]
+    logged: _Logged
     names: list[str]
     sent: Sent
 
@@ -74,21 +108,26 @@ class _Awaited(NamedTuple):
 class Metrics:
     """Collects what the program logs, and adds it to the steps. ``emit`` receives each step with its metrics.
 
-    ``amend`` is called with a step's number and scalars that came after it was delivered.
+    ``amend`` is called with a step's number, scalars that came after it was delivered, and those that it had before.
     """
 
     def __init__(
         self,
         tally: Tally,
         emit: Callable[[Step, Layout], None],
-        amend: Callable[[int, Mapping[str, float]], None] | None,
+        amend: Callable[[int, Mapping[str, float], Mapping[str, float]], None] | None,
     ) -> None:
-        self.tally, self._emit, self._amend = tally, emit, amend or (lambda index, scalars: None)
+        self.tally, self._emit, self._amend = tally, emit, amend or (lambda index, scalars, before: None)
         self._scene: Scene
-        self._lock: AbstractContextManager[Any]
-        self._pending: Callable[[], bool]
-        self._steps: dict[int, dict[str, _Mean]] = {}
+        self._delivering: RLock
+        self._pending: Callable[[int], bool]
+        self._own = threading.RLock()  # a signal handler may log while its thread holds it
+        """Held while the fields below are read or changed, and never while a function of the program's is called. Who
+        holds it takes ``_delivering`` in no case: the order is the other way round."""
+        self._steps: dict[int, _Logged] = {}
         """Metrics of the steps that are not delivered, and of the newest one that is."""
+        self._late: dict[int, _Logged] = {}
+        """Metrics of delivered steps that are to be passed on."""
         self._delivered = -1
         self._awaited: list[_Awaited] = []
         self._names: set[str] = set()
@@ -97,11 +136,11 @@ class Metrics:
         self._unread = self._without_step = 0
         """Values on a device that could not be read (``_unread``), and values without a step (``_without_step``)."""
 
-    def complete(self, scene: Scene, lock: AbstractContextManager[Any], pending: Callable[[], bool]) -> None:
+    def complete(self, scene: Scene, lock: RLock, pending: Callable[[int], bool]) -> None:
         """Add the parts that are made later. ``lock`` is held while steps are delivered; ``pending`` returns True while
-        a step has ended and is not counted yet.
+        a step, given by its number, has ended and is not counted yet.
         """
-        self._scene, self._lock, self._pending = scene, lock, pending
+        self._scene, self._delivering, self._pending = scene, lock, pending
 
     @property
     def listens(self) -> bool:
@@ -118,27 +157,31 @@ class Metrics:
         if not self.listens:
             return None
         self.arrive()
-        with self._lock:  # no step is delivered meanwhile
-            step = self._step()
-            means = self._steps.setdefault(step, {})
-            there: dict[str, Tensor] = {}
-            for name, value in values.items():
-                if not self._keeps(name := str.__str__(name)[:LONGEST]):
-                    continue
-                if (held := _on_device(value)) is not None:
-                    there[name] = held
-                elif (known := _known(value)) is not None:
-                    means.setdefault(name, _Mean()).add(known)
-            self._await(step, means, there)
-            self._tell(step, means)
+        with self._own:
+            kept = [(n, value) for name, value in values.items() if self._keeps(n := str.__str__(name)[:LONGEST])]
+        there = {name: held for name, value in kept if (held := _on_device(value)) is not None}
+        known = [(name, found) for name, value in kept if name not in there and (found := _known(value)) is not None]
+        sent = self._send(there)
+        with self._own:  # no step is delivered meanwhile
+            step = max(self._step(), self._delivered)
+            logged = self._steps.setdefault(step, _Logged())
+            for name, found in known:
+                logged.mean(name).add(found)
+            self._awaited += [_Awaited(step, logged, names, copy) for names, copy in sent]
+            self._changed(step, logged)
+        self.tell()
         return step
 
     def _step(self) -> int:
         """Return the number of the step that a value belongs to now."""
-        scene = self._scene
-        over = scene.step
-        within = scene.models.owner.open or scene.light.midway
-        return over if within or self._pending() else max(over - 1, 0)
+        scene, over, within = self._scene, 0, False
+        with scene.light.counting:
+            for _ in range(_TRIES):
+                over = scene.step
+                within = scene.models.owner.open or scene.light.midway or self._pending(over)
+                if scene.step == over:
+                    break
+        return over if within else max(over - 1, 0)
 
     def _keeps(self, name: str) -> bool:
         if name in self._names:
@@ -150,24 +193,25 @@ class Metrics:
             self._beyond.add(name)
         return False
 
-    def _await(self, step: int, means: dict[str, _Mean], there: dict[str, Tensor]) -> None:
-        """Start the copies of values on devices."""
+    def _send(self, there: Mapping[str, Tensor]) -> list[tuple[list[str], Sent]]:
+        """Start the copies of values on devices. Return them with the names of their values."""
+        found: list[tuple[list[str], Sent]] = []
         by_device: dict[torch.device, list[str]] = {}
         for name, held in there.items():
             by_device.setdefault(held.device, []).append(name)
         for names in by_device.values():
             tensors = [there[name] for name in names]
-            if len(self._awaited) >= _ON_DEVICES or (tensors[0].is_cuda and torch.cuda.is_current_stream_capturing()):
+            many = len(self._awaited) + len(found) >= _ON_DEVICES
+            if many or (tensors[0].is_cuda and torch.cuda.is_current_stream_capturing()):
                 self._unread += len(names)
             else:
-                self._awaited.append(
-                    _Awaited(step, means, names, Sent([x.to(torch.float64, copy=True) for x in tensors]))
-                )
+                found.append((names, Sent([x.to(torch.float64, copy=True) for x in tensors])))
+        return found
 
-    def _tell(self, step: int, means: Mapping[str, _Mean]) -> None:
-        """Add the metrics of a step to what is recorded of it, if it was delivered."""
-        if step <= self._delivered and means:
-            self._amend(step, _scalars(means))
+    def _changed(self, step: int, logged: _Logged) -> None:
+        """Note that metrics of a step have changed, if it was delivered. Call with ``_own``."""
+        if step <= self._delivered:
+            self._late[step] = logged
 
     @silently
     def arrive(self, *, wait: bool = False) -> None:
@@ -176,35 +220,72 @@ class Metrics:
         """
         if not self._awaited:
             return
-        with self._lock:
-            while self._awaited and (wait or self._awaited[0].sent.arrived()):
-                step, means, names, sent = self._awaited.pop(0)
+        ready = [one.sent for one in tuple(self._awaited)] if wait else []
+        for sent in ready:  # without the lock, for which those who log would wait
+            if not sent.arrived():
+                sent.wait()
+        with self._own:
+            while self._awaited and (self._awaited[0].sent in ready or self._awaited[0].sent.arrived()):
+                step, logged, names, sent = self._awaited.pop(0)
                 for name, value in zip(names, sent.read(), strict=True):
-                    means.setdefault(name, _Mean()).add(float(value.reshape(())))
-                self._tell(step, means)
+                    logged.mean(name).add(float(value.reshape(())))
+                self._changed(step, logged)
 
     # -- steps out ----------------------------------------------------------------------------------------------
 
     def deliver(self, step: Step, layout: Layout) -> None:
-        """Deliver a step with its metrics. The caller holds the lock."""
-        self._steps.pop(self._delivered, None)
-        self._delivered = step.index
-        if means := self._steps.get(step.index):
-            step = replace(step, scalars={**step.scalars, **_scalars(means)})
+        """Deliver a step with its metrics. The caller holds the lock of the delivery."""
+        self._pass_on()
+        with self._own:
+            if step.index > self._delivered:
+                self._steps.pop(self._delivered, None)
+                self._delivered = step.index
+            scalars: dict[str, float] = {}
+            if (logged := self._steps.get(step.index)) is not None:
+                scalars = logged.told = logged.scalars()
+            if step.index < self._delivered:  # a receiver of steps had a later one delivered in between
+                self._steps.pop(step.index, None)
+        if scalars:
+            step = replace(step, scalars={**step.scalars, **scalars})
         self._emit(step, layout)
+
+    def tell(self, *, wait: bool = False) -> None:
+        """Add the metrics that have come since to what is recorded of delivered steps. While another thread delivers
+        steps that is left to a later call, unless ``wait``.
+        """
+        if self._late and self._delivering.acquire(blocking=wait):
+            try:
+                self._pass_on()
+            finally:
+                self._delivering.release()
+
+    def _pass_on(self) -> None:
+        """Pass the late metrics on. Call with the lock of the delivery: none may overtake its step or a newer mean."""
+        if not self._late:
+            return
+        changed: list[tuple[int, dict[str, float], dict[str, float]]] = []
+        with self._own:
+            late, self._late = self._late, {}
+            for step, logged in late.items():
+                before, logged.told = logged.told, logged.scalars()
+                changed.append((step, logged.told, before))
+        for step, scalars, before in changed:
+            if scalars:
+                self._amend(step, scalars, before)
 
     @guarded
     def finish(self) -> None:
         """Add the values of a step that never ended to the last one that did."""
         self.arrive(wait=True)
-        with self._lock:
-            last = self._steps.setdefault(self._delivered, {})
+        with self._own:
+            last = self._steps.setdefault(self._delivered, _Logged())
             for step in [step for step in self._steps if step > self._delivered]:
-                for name, mean in self._steps.pop(step).items():
+                for name, mean in self._steps.pop(step).means.items():
                     self._without_step += mean.count if self._delivered < 0 else 0
-                    last.setdefault(name, mean)
+                    last.mean(name).join(mean)
             if self._delivered >= 0:
-                self._tell(self._delivered, last)
+                self._changed(self._delivered, last)
+        self.tell(wait=True)
 
     def notes(self) -> list[str]:
         """Return sentences about metrics that are not recorded."""
@@ -267,11 +348,3 @@ def _on_device(value: object) -> Tensor | None:
     if held is None or held.numel() != 1 or held.is_complex() or not placement.lies(held):
         return None
     return held.detach()
-
-
-def _scalars(means: Mapping[str, _Mean]) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for name, mean in means.items():
-        if mean.count:
-            found |= metric_scalars(name, mean.total / mean.count, mean.nonfinite)
-    return found

@@ -6,9 +6,12 @@
     lightning.pytorch.LightningModule.log                            which log_dict calls; and of pytorch_lightning
     transformers.Trainer.log
 
-Nothing is imported: a tool is wrapped once the program has imported it. What a tool logs by another tool (the Trainer
-by a SummaryWriter) counts once. A wrapper changes no argument and no result, and reads none but numbers; an error of
-ours is counted, and does not reach the program.
+Nothing is imported: a tool is wrapped once the program has imported it. What a tool logs by another tool within its own
+call (the Trainer by a SummaryWriter) counts once. Lightning keeps what ``log`` got, and gives it to its loggers later:
+what these write with one of the tools above counts as a further value, which belongs to the step of that moment. It may
+be the mean of an epoch, or of a metric object, which ``log`` alone does not tell, so it is not passed over. A wrapper
+changes no argument and no result, and reads none but numbers; an error of ours is counted, and does not reach the
+program.
 """
 
 from __future__ import annotations

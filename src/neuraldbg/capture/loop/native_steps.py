@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from torch import nn
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 class NativeSteps(Protocol):
     """Takes usual light steps in native code; see ``steps/native_light_steps.py``."""
 
+    counting: AbstractContextManager[Any]
+    """Held while finished steps, and the current one, move from native code to Python's hooks, and by those who look up
+    the current step meanwhile. No function of the program's is called under it."""
     begins: Callable[..., Any]
     ends: Callable[..., Any]
     """The step hooks of all optimizers."""

@@ -8,6 +8,7 @@ or has unusual numbers, goes to Python's hooks, after ``leave``: then the state 
 from __future__ import annotations
 
 import math
+import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from neuraldbg.forks import tell_children
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     import numpy.typing as npt
     from torch import nn
@@ -69,6 +71,7 @@ class Light:
     ) -> None:
         self._hooks, self._optimizers, self._losses, self._models = hooks, optimizers, losses, models
         self._layouts, self.pace = layouts, pace
+        self.counting: AbstractContextManager[Any] = threading.RLock()  # a signal handler may log within
         self._lines, self._told = np.zeros((LINES, LINE)), np.zeros((LINES, LINE))
         self._shared = np.zeros(SHARED)
         self._plain, self._needed, self._taken = 0, _PLAIN, 0
@@ -199,12 +202,13 @@ class Light:
         if not self.entered:
             return
         with self.pace.delivery.lock:
-            self.drain()
-            seen, losses, total, own, stepping, rate, norm, turn = self._native.leave()
-            # The state of the current step moves to Python's hooks.
-            self._models.resume(seen)
-            self._losses.resume(losses, total)
-            self._models.owner.open |= bool(seen or losses or stepping)
+            with self.counting:
+                self.drain()
+                seen, losses, total, own, stepping, rate, norm, turn = self._native.leave()
+                # The state of the current step moves to Python's hooks.
+                self._models.resume(seen)
+                self._losses.resume(losses, total)
+                self._models.owner.open |= bool(seen or losses or stepping)
             self._spend(own)
             stream, stepped = self._stream, self._stepped
             self._stream = self._stepped = self._seen = None
@@ -234,6 +238,10 @@ class Light:
         """Move the steps that wait in native code to the others, to be booked. Call with the lock of the delivery."""
         if not self.waiting:
             return
+        with self.counting:
+            self._drain()
+
+    def _drain(self) -> None:
         rows = np.empty((self._room, *self._blank.shape)) if self._seen is not None else None
         stream, wait, count = self._stream, self.waiting, 0
         before = len(self.pace.waiting), self._hooks.step, self._losses.total, self._taken, float(self._shared[MOST])
