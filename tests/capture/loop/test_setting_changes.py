@@ -118,12 +118,13 @@ def test_a_number_on_a_device_is_not_fetched():
 def ended(loop: Loop) -> None:
     """Do what programs do after their last step: evaluate the model, and freeze it for export."""
     loop.model.eval().requires_grad_(False)
-    loop.opt.param_groups[0]["momentum"] = 0.0
+    if hasattr(loop, "opt"):
+        loop.opt.param_groups[0]["momentum"] = 0.0
     with torch.no_grad():
         loop.model(torch.randn(8, 4))
 
 
-@pytest.mark.parametrize("steps", [3, 41, STEPS])
+@pytest.mark.parametrize("steps", [3, 41])
 @pytest.mark.parametrize("settings", [{}, {"overhead": None}, {"allowance_s": 0.0}], ids=["usual", "full", "light"])
 def test_changes_after_the_last_step_are_none_of_the_training(steps, settings):
     loop = Loop()
@@ -156,6 +157,10 @@ class Turns(Loop):
 
 
 class ByHand(Loop):
+    def __init__(self) -> None:
+        super().__init__()
+        del self.opt
+
     def train(self, change: Callable[[Loop, int], None], steps: int = STEPS) -> None:
         for step in range(steps):
             self.model.train()
@@ -164,7 +169,7 @@ class ByHand(Loop):
             with torch.no_grad():
                 for weight in self.model.parameters():
                     if weight.grad is not None:
-                        weight -= 0.01 * weight.grad
+                        weight.sub_(0.01 * weight.grad)
                         weight.grad = None
             if step % 7 == 6:
                 self.model.eval()
