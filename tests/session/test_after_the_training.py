@@ -9,7 +9,11 @@ from torch import nn
 
 from neuraldbg import NeuralDbg
 
+LIGHT = {"capture": {"allowance_s": 0.0}}
+"""Settings with which steps are light soon, so that settings are read every few steps."""
 
+
+@pytest.mark.budget
 @pytest.mark.parametrize(("steps", "broken"), [(200, 200), (41, 40)], ids=["sound", "nan"])
 def test_a_model_that_is_frozen_after_its_last_step_was_trained(tmp_path, steps, broken):
     torch.manual_seed(0)
@@ -17,7 +21,7 @@ def test_a_model_that_is_frozen_after_its_last_step_was_trained(tmp_path, steps,
     y = (x[:, 0] > 0).long()
     model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 2))
     opt = torch.optim.SGD(model.parameters(), lr=0.1)
-    with NeuralDbg(model, out=tmp_path / "run") as dbg:
+    with NeuralDbg(model, out=tmp_path / "run", settings=LIGHT) as dbg:
         for step in range(steps):
             rows = torch.randint(0, 512, (32,))
             opt.zero_grad()
