@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.evidence.change_points import change_points
-from neuraldbg.explain.evidence.metric_trends import ROSE, WORSE, meaning_of
+from neuraldbg.explain.evidence.metric_meanings import ROSE, WORSE, meaning_of
 from neuraldbg.nouns import METRIC, metric_names
 
 if TYPE_CHECKING:
