@@ -241,6 +241,7 @@ class Capture:
     def manual_step(self) -> None:
         """End a step that no hook reports: see ``Unhooked.ends``."""
         if self.switch.here() and (self._pending or self.unhooked.ends()):
+            self.learning.check_unhooked(self.steps)
             self._close()
             self.owner.open = False
 
@@ -282,6 +283,7 @@ class Capture:
     def _before_backward(self, accumulates: bool) -> bool:
         """Handle the begin of a backward pass. Return True if gradients left by an earlier one were cleared before."""
         self._before_pass(calling=False)
+        self.learning.check_unhooked(self.steps)
         self.unhooked.before_backward(accumulates=accumulates)
         if not self.switch.in_full_step():
             return False
@@ -320,10 +322,10 @@ class Capture:
 
     def _end(self, stream: Stream) -> None:
         self._pending, self.owner.open = True, False
+        self.learning.check(self.steps)
         self._together |= len(self._open) > 1
         # Open only while a second optimizer may belong to it. A model compiled as a whole reports no next pass.
-        settled = self.steps >= SETTLED and not self._together
-        if settled or not self.models.entered:
+        if (self.steps >= SETTLED and not self._together) or not self.models.entered:
             self._close()
 
     def _scaled(self, tensor: Tensor, scale: float, unscaled: Any) -> None:
@@ -350,11 +352,9 @@ class Capture:
 
     def _put_aside(self, *, applied: bool) -> None:
         self._closing, self._pending = self.steps, False
-        now = self.pace.now()
-        own = self.tally.spent(self.pace.clock(now))
+        own = self.tally.spent(self.pace.clock(now := self.pace.now()))
         if not self.switch.in_full_step():
-            self._close_light(now, own, applied=applied)
-            return
+            return self._close_light(now, own, applied=applied)
         counted, awaited = scalars(self.scene, self._open, closure=self._closure)
         try:
             self._learn()

@@ -113,3 +113,83 @@ def test_a_number_on_a_device_is_not_fetched():
         loop.opt.param_groups[0]["weight_decay"] = torch.tensor(0.1 if step < AT else 0.2)
 
     assert changes(tensor) == []
+
+
+def ended(loop: Loop) -> None:
+    """Do what programs do after their last step: evaluate the model, and freeze it for export."""
+    loop.model.eval().requires_grad_(False)
+    if hasattr(loop, "opt"):
+        loop.opt.param_groups[0]["momentum"] = 0.0
+    with torch.no_grad():
+        loop.model(torch.randn(8, 4))
+
+
+@pytest.mark.parametrize("steps", [3, 41])
+@pytest.mark.parametrize("settings", [{}, {"overhead": None}, {"allowance_s": 0.0}], ids=["usual", "full", "light"])
+def test_changes_after_the_last_step_are_none_of_the_training(steps, settings):
+    loop = Loop()
+
+    def train() -> None:
+        loop.train(lambda loop, step: None, steps)
+        ended(loop)
+
+    assert capture_run(train, loop.model, **settings).facts("change") == []
+
+
+class Turns(Loop):
+    """Two optimizers that step by turns: a step is closed when the next begins, which may be an evaluation."""
+
+    def train(self, change: Callable[[Loop, int], None], steps: int = STEPS) -> None:
+        other = nn.Linear(4, 1)
+        beside = torch.optim.SGD(other.parameters(), lr=0.01)
+        for step in range(steps):
+            self.model.train()
+            change(self, step)
+            super().train(lambda loop, step: None, 1)
+            other(torch.randn(8, 4)).pow(2).mean().backward()
+            beside.step()
+            beside.zero_grad()
+            if step % 7 == 6:
+                self.model.eval()
+                with torch.no_grad():
+                    self.model(torch.randn(8, 4))
+                self.model.train()
+
+
+class ByHand(Loop):
+    def __init__(self) -> None:
+        super().__init__()
+        del self.opt
+
+    def train(self, change: Callable[[Loop, int], None], steps: int = STEPS) -> None:
+        for step in range(steps):
+            self.model.train()
+            change(self, step)
+            self.model(torch.randn(8, 4)).pow(2).mean().backward()
+            with torch.no_grad():
+                for weight in self.model.parameters():
+                    if weight.grad is not None:
+                        weight.sub_(0.01 * weight.grad)
+                        weight.grad = None
+            if step % 7 == 6:
+                self.model.eval()
+                with torch.no_grad():
+                    self.model(torch.randn(8, 4))
+
+
+@pytest.mark.parametrize("kind", [Turns, ByHand])
+@pytest.mark.parametrize("settings", [{}, {"overhead": None}], ids=["usual", "full"])
+def test_an_evaluation_between_two_steps_is_no_change_and_what_changes_in_the_training_is_one(kind, settings):
+    for change, count in ((lambda loop, step: None, 0), (dropout, 1)):
+        loop = kind()
+
+        def train(loop: Loop = loop, change: Callable[[Loop, int], None] = change) -> None:
+            loop.train(change)
+            ended(loop)
+
+        models = () if kind is Turns else (loop.model,)
+        found = capture_run(train, *models, **settings).facts("change")
+        assert len(found) == count
+        if count:
+            assert found[0]["what"] == "dropout"
+            assert found[0]["since"] < (2 if kind is Turns else 1) * AT + 1

@@ -108,6 +108,71 @@ def test_a_squared_error_that_loses_orders_of_magnitude_in_a_jump_is_suspect_and
     assert "then jumped to 0.194 (median of the last 50 losses) from step 1200 on and stayed there. " in found.summary
 
 
+def harder(level=0.77, **scalars) -> Build:
+    """A loss of ten classes that jumps at step 1200, and scalars that are other ones from then on."""
+    values = sound(1500, last=0.03)
+    values[1200:] = level * np.exp(0.1 * np.random.default_rng(0).standard_normal(300))
+    build = Build(steps=1500).loss(values)
+    for name, value in scalars.items():
+        build.scalar(name, value, slice(1200, None))
+    return build
+
+
+def test_a_jump_of_the_training_loss_alone_is_told_without_an_alarm():
+    found = diagnose(harder().build())  # as by inputs that are masked from then on
+    assert found.verdict == "healthy"
+    assert "after a low of 0.0" in found.summary
+    assert "and a jump at step 1200" in found.summary
+    assert diagnose(harder(1.6).build()).verdict != "healthy"  # most of what was learnt
+
+
+def test_the_same_jump_with_a_second_sign_is_suspect():
+    change = {"before": 0.9, "after": 0.999, "since": 1187, "until": 1202, "stream": 0, "name": "", "names": []}
+    assert diagnose(harder(lr=1.0).build()).verdict != "healthy"
+    assert diagnose(harder().fact("change", 1202, what="momentum", **change).build()).verdict != "healthy"
+    assert diagnose(harder().fact("change", 1202, what="optimizer", **change).build()).verdict == "healthy"
+    assert diagnose(harder().event("update_ratio_high", 1201, "fc1").build()).verdict != "healthy"
+    for name, before, after in (("eval_loss", 0.3, 0.9), ("metric/val_acc", 0.9, 0.6)):
+        for level, verdict in ((after, "suspect"), (before, "healthy")):
+            build = harder()
+            for step in range(100, 1500, 100):
+                build.scalar(name, level if step >= 1200 else before, step)
+            assert diagnose(build.build()).verdict == verdict, (name, level)
+
+
+def test_a_loss_that_is_computed_in_another_way_is_not_compared_with_its_own_lowest_level():
+    build = harder(1.41)  # label smoothing of 0.3
+    assert diagnose(build.build()).verdict != "healthy"
+    build.fact("loss", 1201, stream=0, ops=[], terms=[build.term(kind="smoothed")])
+    assert diagnose(build.build()).verdict == "healthy"
+    lost = harder(2.25)  # the level of a guess, of whatever loss
+    lost.fact("loss", 1201, stream=0, ops=[], terms=[lost.term()])
+    assert diagnose(lost.build()).verdict != "healthy"
+
+
+def test_a_jump_that_falls_again_is_learnt():
+    values = sound(1500, last=0.03)
+    values[1200:] = 1.3 + 0.9 * np.exp(-np.arange(300) / 200)
+    values[1200:] += 0.03 * np.random.default_rng(0).standard_normal(300)
+    found = diagnose(Build(steps=1500).loss(values).build())
+    assert found.verdict == "healthy"
+    assert "and a jump at step 1200" in found.summary
+    values[1200:] = 1.5 + 0.03 * np.random.default_rng(0).standard_normal(300)
+    values[1200:1250] += 20 * np.exp(-np.arange(50) / 10)  # a shock that fades, and no more
+    assert diagnose(Build(steps=1500).loss(values).build()).verdict != "healthy"
+
+
+def test_a_loss_that_rests_at_its_floor_is_no_alarm():
+    values = sound(1000, last=0.05)
+    values[600:] = 0.05  # a margin plus a constant
+    found = diagnose(Build(steps=1000).loss(values).scalar("grad_norm", 0.0, slice(600, None)).build())
+    assert found.verdict == "healthy"
+    assert "no gradient has reached the weights from step 600 on" in found.summary
+    values[600:] = 0.9  # worse than it was
+    found = diagnose(Build(steps=1000).loss(values).scalar("grad_norm", 0.0, slice(600, None)).build())
+    assert found.verdict in ("suspect", "failing")
+
+
 def test_weights_without_any_gradient_at_the_end_are_told_with_their_date():
     build = Build(steps=1000).scalar("grad_norm", 0.0, slice(700, None))
     build.loss(0.4 + 0.01 * np.random.default_rng(0).standard_normal(300), slice(700, None))

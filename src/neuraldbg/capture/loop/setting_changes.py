@@ -31,6 +31,7 @@ _DROPOUT = nn.modules.dropout._DropoutNd  # noqa: SLF001
 
 Key: TypeAlias = "tuple[str, int | str]"
 """Name of a setting, with the number of its optimizer or the name of its model or layer."""
+_TRAINABLE: Key = ("trainable", "")
 
 
 class SettingChanges:
@@ -40,6 +41,8 @@ class SettingChanges:
         self._scene = scene
         self._known: dict[Key, float] = {}
         self._frozen: frozenset[str] = frozenset()
+        self._weights: frozenset[str] = frozenset()
+        """Names of the parameters that were known when their number last changed."""
         self._opts: dict[int, weakref.ref[Any]] = {}
         """Weak reference to the object of each optimizer by its number."""
         self._at = -1
@@ -56,8 +59,8 @@ class SettingChanges:
             return False
         now, before, known = dict(self._settings()), self._at, self._known
         self._known, self._at = now, step
-        if before < 0:
-            self._frozen = self._now_frozen()
+        if now.get(_TRAINABLE) != known.get(_TRAINABLE) and not self._turned():
+            known = {**known, _TRAINABLE: now.get(_TRAINABLE, 0.0)}  # the program has made another model
         self._note_replaced(before, step)
         changed = False
         if before < 0 or (now == known and not self._moving):
@@ -89,7 +92,7 @@ class SettingChanges:
                 if type(p) in _PLAIN:
                     yield ("dropout", path), float(p)
         if scene.params.by_id:
-            yield ("trainable", ""), float(sum(w.ref.requires_grad for w in scene.params.by_id.values()))
+            yield _TRAINABLE, float(sum(w.ref.requires_grad for w in scene.params.by_id.values()))
 
     def _log(self, key: Key, before: float | None, after: float | None, since: int, until: int) -> bool:
         times = self._logged[key] = self._logged.get(key, 0) + 1
@@ -103,6 +106,15 @@ class SettingChanges:
         value |= {"stream": of, "name": ""} if isinstance(of, int) else {"stream": None, "name": of}
         self._scene.log(FactKey.CHANGE, {**value, "names": names})
         return True
+
+    def _turned(self) -> bool:
+        """Return True if a parameter that was known before was frozen or unfrozen since; if not, learn the others."""
+        weights, frozen = frozenset(w.name for w in self._scene.params.by_id.values()), self._now_frozen()
+        turned = bool((frozen ^ self._frozen) & self._weights & weights)
+        self._weights = weights
+        if not turned:
+            self._frozen = frozen
+        return turned
 
     def _now_frozen(self) -> frozenset[str]:
         return frozenset(w.name for w in self._scene.params.by_id.values() if not w.ref.requires_grad)

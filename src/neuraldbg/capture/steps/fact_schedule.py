@@ -59,9 +59,24 @@ class Learning:
             self._asked_at = step
             self._until = max(self._until, step)
 
-    def check(self, step: int, *, full: bool = False) -> None:
-        """Compare the settings at the end of a step with those before; after a change facts are read."""
-        if self._changes.check(step, every=1 if full else EVERY):
+    def check(self, step: int) -> None:
+        """Compare the settings at the end of a step with those before; after a change facts are read.
+
+        Called while the optimizer steps: a step may be closed later, when the program evaluates its model or has
+        frozen it for export. Those settings are none of its training.
+        """
+        if not self._scene.by_hand:
+            self._compare(step)
+
+    def check_unhooked(self, step: int) -> None:
+        """Compare the settings in a step whose end no hook reports: before its backward pass, or when the program tells
+        that it is over.
+        """
+        if self._scene.by_hand:
+            self._compare(step)
+
+    def _compare(self, step: int) -> None:
+        if self._changes.check(step, every=1 if self._scene.switch.in_full_step() else EVERY):
             self._until = max(self._until, step + 1)
 
     def next_reading(self, step: int) -> int:
@@ -72,7 +87,6 @@ class Learning:
 
     def learn(self, step: int, stepped: list[Stream], layout: Callable[[], Layout]) -> None:
         """Log new facts at the end of a step, before its rows are cleared."""
-        self.check(step, full=True)
         self._learn_passes(stepped)
         new = [stream for stream in stepped if stream.fact is not None]
         reading = self.reading(step)
@@ -113,10 +127,9 @@ class Learning:
         return True
 
     def summarise(self) -> None:
-        """Log the last changes of settings, ids that an embedding refused, and parameters that were unfrozen since
-        facts were read last, and that no optimizer holds.
+        """Log ids that an embedding refused, and parameters that were unfrozen since facts were read last, and that no
+        optimizer holds.
         """
-        self._changes.check(self._scene.step - 1, every=1)
         if self.models.refused is not None:
             self._log(FactKey.REFUSED_IDS, self.models.refused)
         if not self._unfrozen.changed() or not self.models.owner.gradients_rest():

@@ -14,6 +14,9 @@ written by one function that says which one it is: ``LossSummary.ending`` (media
 - ``record_readings.py``: readings of the record that many causes need
 - ``symptom.py``: the worst symptom of a run, and its onset
 - ``loss_curve.py``: levels, noise and trend of a loss
+- ``loss_form.py``: the way in which a loss is computed, and the steps at which it changed
+- ``second_signs.py``: signs of harm beside a training loss that rose
+- ``metric_meanings.py``: the direction in which a metric should move, by its name
 - ``metric_trends.py``: metrics of the program's own that do not follow the loss
 - ``first_nonfinite.py``: the step and the sites of the first NaN or infinity
 - ``depth_profiles.py``: weights, gradients, activations and units over depth

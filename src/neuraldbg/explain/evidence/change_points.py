@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuraldbg.explain.evidence.loss_form import loss_form
 from neuraldbg.explain.evidence.wording import listing, number, setting_value
 from neuraldbg.nouns import Series
 from neuraldbg.nouns.facts.change import ChangeFact
@@ -268,11 +269,6 @@ def _numbers(term: LossTerm) -> bool:
         and target is not None
         and None not in (target.mean, target.std)
     )
-
-
-def loss_form(fact: LossFact) -> tuple[object, ...]:
-    """Return what of a loss graph must be the same for two levels of the loss to be compared."""
-    return fact.ops, tuple((term.kind, term.reduction, term.layer, term.weighted) for term in fact.terms)
 
 
 def _weights(run: RecordReadings) -> Iterator[ChangePoint]:

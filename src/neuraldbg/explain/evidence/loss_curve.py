@@ -32,6 +32,12 @@ SCATTER = 6.0
 """Standard deviations above the level before a rise from which a loss belongs to the rise."""
 SUDDEN, SUDDEN_SHARE = 20, 0.02
 """Losses, and share of all of them, within which half of a rise is a jump."""
+ALL = 0.85
+"""Share of its fall that a loss must lose where its level says less: it falls again, or it is computed in another way
+since. Beyond that it is about that of an untrained model."""
+ON, ON_STEPS = 0.05, 60
+"""Share of a rise by which a loss falls from the middle third of the losses since to the last one, if it still falls,
+and their least number."""
 STAYS = 50
 """Losses that a level must last to count as one that the loss stays at."""
 
@@ -43,6 +49,8 @@ class LossSummary:
     series: Series
     alone: bool = True
     """False if several optimizers share the training: a GAN's losses need not fall, only stay bounded."""
+    renewed: tuple[tuple[int, int], ...] = ()
+    """Steps between which the loss came to be computed in another way: levels before and after are of two losses."""
 
     def __len__(self) -> int:
         return len(self.series)
@@ -134,10 +142,28 @@ class LossSummary:
     def comes_back(self) -> bool:
         """Return True if a rise above the lowest level is being made good: a new task, a recovered spike."""
         y, quarter = self._y, len(self._y) // 4
+        if self.learns_on:
+            return True
         if not self.still_falling or quarter < 3:
             return self.still_falling
         drop = float(np.median(y[-2 * quarter : -quarter]) - np.median(y[-quarter:]))
         return drop > BACK * (self.last - self.best)
+
+    @cached_property
+    def learns_on(self) -> bool:
+        """Return True if the loss has fallen again since it rose, and still falls: harder data, that are learnt."""
+        since = self._y[self._rise[0] :] if len(self._y) else self._y
+        third = len(since) // 3
+        if len(since) < ON_STEPS or not self.last < ALL * self.initial:
+            return False
+        first, middle, last = (float(np.median(since[k * third : (k + 1) * third])) for k in range(3))
+        rise, error = self.last - self.best, noise_of(since) * np.sqrt(2 / third)
+        return first - last > BACK * rise and middle - last > max(ON * rise, 3 * error)
+
+    @cached_property
+    def redefined(self) -> bool:
+        """Return True if the loss is computed in another way since it rose to the level at the end."""
+        return any(since - FEW < self.risen_from <= until + SUDDEN for since, until in self.renewed)
 
     @cached_property
     def noise(self) -> float:
@@ -238,6 +264,8 @@ class LossSummary:
         """
         begun = min(self.initial, start) if start == start else self.initial  # noqa: PLR0124 (NaN for none)
         fallen, lost = begun - self.best, self.last - self.best
+        if self.renewed and self.redefined:
+            share = max(share, ALL)
         if len(self._y) < ENOUGH or not fallen > max(5 * self.calm, WORTH * abs(begun)):
             return False
         return lost > max(5 * self.calm, share * fallen) and self.left_best and not self.comes_back

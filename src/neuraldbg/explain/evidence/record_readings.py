@@ -12,6 +12,7 @@ import numpy as np
 
 from neuraldbg.explain.evidence.first_nonfinite import Origin, find_origin
 from neuraldbg.explain.evidence.loss_curve import LossSummary
+from neuraldbg.explain.evidence.loss_form import renewals
 from neuraldbg.nouns import Series
 from neuraldbg.nouns.facts.batch import BatchFact, BatchLeaf
 from neuraldbg.nouns.facts.loss import LossFact, LossTerm
@@ -157,7 +158,8 @@ class RecordReadings:
 
     def loss_of(self, stream: int) -> LossSummary:
         """Return the summary of the losses of one optimizer."""
-        return LossSummary(self.run.scalar("loss", stream), alone=self._alone(stream))
+        renewed = renewals(self.run.versions(LossFact, stream=stream))
+        return LossSummary(self.run.scalar("loss", stream), alone=self._alone(stream), renewed=renewed)
 
     def loss_words(self, stream: int | None = None) -> str:
         """Return the loss of the main optimizer, or of another, in words: ``the loss`` if the run has only one."""

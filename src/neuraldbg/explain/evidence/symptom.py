@@ -9,9 +9,10 @@ from functools import cached_property
 
 import numpy as np
 
-from neuraldbg.explain.evidence.change_points import SETTLED, ChangePoint, change_points, loss_form
+from neuraldbg.explain.evidence.change_points import SETTLED, ChangePoint, change_points
 from neuraldbg.explain.evidence.loss_curve import ENOUGH, FEW
 from neuraldbg.explain.evidence.record_readings import RecordReadings
+from neuraldbg.explain.evidence.second_signs import second_sign
 from neuraldbg.explain.evidence.wording import number, plural
 from neuraldbg.nouns.facts.accumulation import AccumulationFact
 from neuraldbg.nouns.facts.loss import LossFact
@@ -54,9 +55,11 @@ GOOD, BAD = 2, 3
 """Evaluations that were better than a guess, and that are worse at the end, from which the model has got worse."""
 STARVED, STARVED_SHARE = 100, 0.1
 """Steps, and share of all, without any gradient at the end of a run, from which it no longer learns."""
+SAME = 1e-6
+"""Range of the losses at the end, against their level, up to which they are all the same."""
 LOST_SHARE, LOST_PART = 0.5, 0.25
 """Shares of what was learnt, against a constant guess where that is known: one that is lost breaks a training, and one
-that is lost in a jump is suspect."""
+that is lost in a jump is suspect if there is a second sign of harm."""
 TIMES, LOST_ORDERS = 10.0, 0.5
 """Factor above the lowest level, and share of the orders of magnitude by which a loss had fallen, that a jump of a loss
 without classes must undo. (A cross entropy near 0 is raised as much by any augmentation or smoothing of labels.)"""
@@ -226,9 +229,33 @@ def _evaluated(run: RecordReadings) -> Trouble | None:
 
 
 def _starved(run: RecordReadings) -> Trouble | None:
-    """Return the symptom of a training that no gradient reaches any more, while its loss is not 0; None if it learns to
-    the end.
+    """Return the symptom of a training that no gradient reaches any more, while its loss shows that there is more to
+    learn; None if it learns to the end, or has come to rest.
     """
+    rest, loss, guess = rest_of(run), run.loss, guessing_loss(run)
+    if rest is None:
+        return None
+    # A loss with a floor, as a margin plus a constant, rests there: it is the lowest level, and the same in each batch.
+    end = loss.finite.values[-loss.window :]
+    varies = float(end.max() - end.min()) > SAME * abs(loss.last)
+    if not (varies or loss.left_best or loss.last > NEAR_GUESS * guess):
+        return None
+    return Trouble("still", rest.step, f"no gradient has reached the weights {rest.since}, with {rest.level}")
+
+
+@dataclass(frozen=True)
+class Rest:
+    """The end of a training that no gradient reaches, while its loss is not 0."""
+
+    step: int
+    since: str
+    """The step in words: ``from step 700 on``."""
+    level: str
+    """The loss with its level: ``the loss at 0.4 (median of the last 50 losses)``."""
+
+
+def rest_of(run: RecordReadings) -> Rest | None:
+    """Return the end of a run that no gradient reaches, if it is long and its loss not 0; None if there is none."""
     norms, loss = run.scalar("grad_norm").finite(), run.loss
     flows = np.flatnonzero(norms.values != 0)
     if not loss.alone or not len(flows) or not len(loss.finite) or not loss.last > 0:
@@ -239,8 +266,7 @@ def _starved(run: RecordReadings) -> Trouble | None:
     # The norm is not read at every step.
     last, step = int(norms.steps[flows[-1]]), int(norms.steps[flows[-1] + 1])
     since = f"from step {step} on" if step == last + 1 else f"since a step between {last} and {step}"
-    said = f"no gradient has reached the weights {since}, with {run.loss_words()} at {loss.ending}"
-    return Trouble("still", step, said)
+    return Rest(step, since, f"{run.loss_words()} at {loss.ending}")
 
 
 def _rose(run: RecordReadings, stream: int) -> str:
@@ -269,23 +295,16 @@ def _collapse(run: RecordReadings) -> str:
     if guess > 0 and loss.lost(LOST_SHARE, guess):
         return "diverged"
     # Less than half is lost in a jump that lasts, while the loss is computed as before.
-    if not (loss.jumped and loss.stays) or _computed_anew(run, loss.risen_from):
+    if not (loss.jumped and loss.stays) or loss.redefined:
         return ""
-    if guess > 0 and loss.lost(LOST_PART, guess):
+    # Data that became harder, as by augmentation, raise the training loss and nothing else.
+    if guess > 0 and loss.lost(LOST_PART, guess) and second_sign(run, loss.risen_from, loss.best_step):
         return "relapsed"
     classes = any(term.kind in CLASSES for term in run.terms)
     if classes or not loss.best > 0 or not loss.lost(0.0) or loss.last < TIMES * loss.best:
         return ""
     orders = math.log(loss.last / loss.best) / math.log(loss.initial / loss.best)
     return "relapsed" if orders >= LOST_ORDERS else ""
-
-
-def _computed_anew(run: RecordReadings, onset: int) -> bool:
-    """Return True if the graph of the loss was another one after a step than before it."""
-    facts = run.run.versions(LossFact, stream=run.stream)
-    forms = [loss_form(fact) for step, fact in facts if step < onset][-1:]
-    forms += [loss_form(fact) for step, fact in facts if step >= onset][:1]
-    return len(set(forms)) > 1
 
 
 def _still(run: RecordReadings) -> bool:

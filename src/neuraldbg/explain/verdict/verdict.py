@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from neuraldbg.explain.evidence import targets
 from neuraldbg.explain.evidence.loss_curve import FEW, WORTH
 from neuraldbg.explain.evidence.metric_trends import trend_words
+from neuraldbg.explain.evidence.symptom import rest_of
 from neuraldbg.explain.evidence.training_loop import brief, crashed, raised
 from neuraldbg.explain.evidence.unfed_layers import unfed_words
 from neuraldbg.explain.evidence.wording import listing, number, percent, plural
@@ -172,6 +173,8 @@ def _without_a_cause(case: Case, hypotheses: tuple[Hypothesis, ...], ending: str
     told = f"No problem found in {_counted(case, steps)}: {_moved(case)}"
     if aside := trend_words(case.metric_trends):
         told += f", {aside}"
+    if (rest := rest_of(case)) is not None:
+        told += f", and no gradient has reached the weights {rest.since}"
     if unseen := gaps(case):
         more = f" ({len(unseen) - 1} more below)" if len(unseen) > 1 else ""
         hides = f"A fault may hide in what was not read: {unseen[0].what} {unseen[0].reason}{more}"
@@ -279,6 +282,8 @@ def _moved_one(loss: LossSummary, words: str) -> str:
     low = ""
     if loss.left_best and loss.last > LOW * loss.best > 0:  # it came back only in part
         low = f", after a low of {number(loss.best)} by step {loss.best_step}"
+        if loss.jumped and loss.stays:
+            low += f" and a jump at step {loss.risen_from}"
     return f"{words} {verb} from {number(loss.initial)} to {loss.ending}{low}"
 
 
