@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from neuraldbg import arguments
 from neuraldbg.errors import ConfigError
+from neuraldbg.health import assess
 from neuraldbg.nouns import RunRecord, jsonable
 from neuraldbg.nouns.html import number_text
 from neuraldbg.saved import Run, backgrounds, readable
@@ -147,11 +148,12 @@ def report_of(session: SessionParts) -> DebugReport:
     record = session.record()
     run = Run(**{one.name: getattr(record, one.name) for one in fields(RunRecord)})
     # A part that was never used is not made for the report.
+    diagnosis = session.diagnose()
     flow = session.gradient_debugger.analyze_gradient_flow() if session.uses("gradient_debugger") else None
     return DebugReport(
         run=run,
-        diagnosis=session.diagnose(),
-        health=run.health(),
+        diagnosis=diagnosis,
+        health=assess(run, diagnosis),
         gradients=flow if flow is not None and flow.layers else None,
         tensors=session.tensor_inspector.summary() if session.uses("tensor_inspector") else None,
         profile=run.profile(),
