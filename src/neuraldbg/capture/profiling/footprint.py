@@ -121,16 +121,12 @@ class Footprint(Part):
             scene.tally.caught("recording memory")
         finally:
             own_cost(scene.tally, began, COST)
-            self._excuse()
-
-    def _excuse(self) -> None:
-        """Leave what recording has taken out of the budget: the user has asked for it."""
-        taken = self.scene.tally.parts.get(COST, 0.0)
-        try:
-            self.excuse(taken - self._excused)
-            self._excused = taken
-        except Exception:  # noqa: BLE001 (as above)
-            self.scene.tally.caught("recording memory")
+            taken = scene.tally.parts.get(COST, 0.0)
+            try:
+                self.excuse(taken - self._excused)
+                self._excused = taken
+            except Exception:  # noqa: BLE001 (as above)
+                scene.tally.caught("recording memory")
 
     def _step_ends(self) -> None:
         self._number += 1

@@ -195,16 +195,12 @@ class Timing(Part):
             own_cost(self.scene.tally, began + self._apart)
             self._apart = 0.0
             if self.asked:
-                self._excuse()
-
-    def _excuse(self) -> None:
-        """Leave what the profile has taken out of the budget: the user has asked for it."""
-        taken = self.scene.tally.parts.get("profile", 0.0)
-        try:
-            self.excuse(taken - self._excused)
-            self._excused = taken
-        except Exception:  # noqa: BLE001 (as above)
-            self.scene.tally.caught("timing steps")
+                taken = self.scene.tally.parts.get("profile", 0.0)
+                try:
+                    self.excuse(taken - self._excused)
+                    self._excused = taken
+                except Exception:  # noqa: BLE001 (as above)
+                    self.scene.tally.caught("timing steps")
 
     def _step_ends(self, began: float) -> None:
         """End a step, sampled or not, and begin the next. The program's clock stands still since ``began``."""
