@@ -96,7 +96,7 @@ def hook(*actions: HookAction, trigger: HookTrigger | None = None, name: str = "
 
 
 def test_the_example_of_the_document(session: Session) -> None:
-    """Translated line by line from /work/shared/sources/004*.txt, "Using Debugging Hooks"."""
+    """Translated line by line from the source document on the toolbox, "Using Debugging Hooks"."""
     monitor = (
         HookBuilder("Layer Monitor")
         .trigger(HookTrigger.EveryForward)

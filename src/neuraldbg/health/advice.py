@@ -1,4 +1,4 @@
-"""What to do about a run: diagnosis, dynamics and parameters enter, Recommendations leave, most important first."""
+"""The advice for a run: diagnosis, dynamics and parameters enter, Recommendations leave, most important first."""
 
 from __future__ import annotations
 

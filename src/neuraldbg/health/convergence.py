@@ -1,4 +1,4 @@
-"""Where a curve goes at its end: a Curve enters; its state with the reason, its rate and its plateau leave.
+"""The end of a curve: a Curve enters; its state with the reason, its rate and its plateau leave.
 
 The last quarter, the last half and the whole are tested for a trend, in this order. A trend of the last quarter is the
 state. A trend of a wider window alone is the state, too, unless the narrower one is clearly slower than what came

@@ -51,7 +51,7 @@ CORRELATED = 2.5
 
 
 class Points(NamedTuple):
-    """What a form is fitted to."""
+    """The values that a form is fitted to."""
 
     at: Floats
     """Steps, shape (n,)."""

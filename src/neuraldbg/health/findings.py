@@ -1,4 +1,4 @@
-"""What is wrong with a run, aspect by aspect: record, diagnosis and dynamics enter; Findings and gaps leave."""
+"""The faults of a run, aspect by aspect: record, diagnosis and dynamics enter; Findings and gaps leave."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step gains: the curve of the loss enters, its fall by step at the end and at the beginning leaves."""
+"""The gain of a step: the curve of the loss enters, its fall by step at the end and at the beginning leaves."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class Stability:
 
 @dataclass(frozen=True)
 class CurveDynamics:
-    """Where one curve of the run goes: a loss, the loss of the evaluations, or a metric.
+    """The course of one curve of the run: a loss, the loss of the evaluations, or a metric.
 
     >>> loss = dbg.health().dynamics.losses[0]
     >>> print(loss.name, loss.state)

@@ -1,4 +1,4 @@
-"""What is recorded by hand: whole steps, evaluations, inputs, and what is known of the optimizer and the loss."""
+"""Recording by hand: whole steps, evaluations, inputs, and what is known of the optimizer and the loss."""
 
 from __future__ import annotations
 

@@ -108,8 +108,6 @@ class HandSteps:
         """The first number of the program that was over already, and that of the step that it was recorded in."""
         self.refused: set[str] = set()
         """Labels of sites beyond the most that a run may have, a thousand of them at most."""
-        self.kinds: set[str] = set()
-        """Kinds of sites, and names of scalars, that were recorded."""
 
     # -- what is recorded -----------------------------------------------------------------------------------------
 
@@ -147,14 +145,12 @@ class HandSteps:
             at = self._row_of(site)
             if at is not None and self._joins_last():
                 self._join(at, row)
-                self.kinds.add(site.kind)
                 return
             if at in self._rows and site.kind == "activation":
                 at = self._row_of(self._next_call(site))
             if at is None:
                 return
             self._rows[at] = row
-            self.kinds.add(site.kind)
 
     def begin_whole(self, step: int | None) -> None:
         """Begin a step that is recorded as a whole. The first one shows whether tensors come before it or behind it."""
@@ -224,14 +220,12 @@ class HandSteps:
             self._scalars.update(values)
             if "loss" in values and not math.isfinite(values["loss"]):
                 self._scalars["loss_nonfinite"] = 1.0
-            self.kinds.update(values)
 
     def put_late(self, values: Mapping[str, float]) -> None:
         """Add scalars to the step that is open if it holds anything, else to the one that ended last; before any step
         they belong to the first.
         """
         with self.lock:
-            self.kinds.update(values)
             if self._rows or self._scalars:
                 self._scalars.update(values)
             elif self._backlog:

@@ -69,7 +69,7 @@ class _Owner:
 
 
 class _Timed:
-    """What is known of the timers with one name."""
+    """The times of all timers with one name."""
 
     __slots__ = ("own", "part", "sketch", "total")
 

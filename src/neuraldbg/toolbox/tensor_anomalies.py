@@ -79,7 +79,7 @@ class TensorAnomaly:
 
 @dataclass
 class _Past:
-    """What is remembered of the earlier tensors of one name."""
+    """The earlier tensors of one name, as far as they are remembered."""
 
     logs: deque[float]
     shape: tuple[int, ...]

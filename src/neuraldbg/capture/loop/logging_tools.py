@@ -1,4 +1,4 @@
-"""What the program logs with a tool of its own: its calls enter, values by the names of metrics leave.
+"""The metrics that the program logs with a tool of its own: its calls enter, values by name leave.
 
     torch.utils.tensorboard.SummaryWriter.add_scalar, .add_scalars    and those of tensorboardX
     wandb.Run.log, wandb.log
