@@ -7,8 +7,14 @@ import torch
 from torch import nn
 
 from neuraldbg import NeuralDbg, debug_session
-from neuraldbg.explain import CAUSES
-from neuraldbg.explain.missing_evidence import OF_THE_PROGRAM, missing_evidence
+from neuraldbg.explain import CAUSES, judge_all
+from neuraldbg.explain.missing_evidence import OF_THE_PROGRAM, AskedCase
+
+
+def missing_evidence(run):
+    case = AskedCase(run)
+    judge_all(case, case.judged)
+    return case.missing
 
 
 def judged(run):

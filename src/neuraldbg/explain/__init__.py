@@ -36,7 +36,7 @@ from neuraldbg.explain.evidence.case import Case
 from neuraldbg.explain.evidence.training_loop import brief, crashed
 from neuraldbg.explain.evidence.wording import listing, plural
 from neuraldbg.explain.finding import Finding, Tier
-from neuraldbg.explain.missing_evidence import OF_THE_PROGRAM, missing_evidence
+from neuraldbg.explain.missing_evidence import OF_THE_PROGRAM, AskedCase
 from neuraldbg.explain.names import Meaning, meaning
 from neuraldbg.explain.verdict import causal_chain, ranking, verdict
 from neuraldbg.explain.verdict.dating import dated
@@ -48,6 +48,8 @@ from neuraldbg.nouns import Chain, Diagnosis, Explanations, Unjudged
 from neuraldbg.nouns.facts.loss import LossFact
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from neuraldbg.nouns import Hypothesis, RunRecord
 
 __all__ = [
@@ -76,8 +78,9 @@ UNSEEN = 4.0
 
 def diagnose(run: RunRecord) -> Diagnosis:
     """Explain a run. What the record lacks raises nothing: ``unjudged`` names it."""
-    case = Case(run)
-    findings, unjudged = judge_all(case)
+    asked = AskedCase(run) if run.info.coverage.get("by_hand") else None
+    case = asked or Case(run)
+    findings, unjudged = judge_all(case, asked.judged if asked is not None else None)
     hypotheses = tuple(_placed(case, h) for h in verdict.credible(case, ranking.rank(case, findings)))
     certain = verdict.certain_ids({member.id: member.tier for member in CAUSES})
     apart = frozenset(member.id for member in CAUSES if member.apart)
@@ -96,7 +99,7 @@ def diagnose(run: RunRecord) -> Diagnosis:
         events=run.events,
         hypotheses=hypotheses,
         chain=drawn,
-        unjudged=(*unjudged, *_blind_spots(case)),
+        unjudged=(*unjudged, *_blind_spots(case, asked.missing if asked is not None else None)),
     )
     return LayerWords(run.layout).diagnosis(made)
 
@@ -123,8 +126,13 @@ def trace(run: RunRecord, diagnosis: Diagnosis, name: str | Hypothesis) -> Chain
     return LayerWords(run.layout).chain(causal_chain.trace(run, diagnosis, name))
 
 
-def judge_all(case: Case) -> tuple[list[tuple[Cause, Finding]], list[Unjudged]]:
-    """Judge every cause. A judge that raises on a strange record becomes an Unjudged and does not end the diagnosis."""
+def judge_all(
+    case: Case, judged: Callable[[str, Finding | None], None] | None = None
+) -> tuple[list[tuple[Cause, Finding]], list[Unjudged]]:
+    """Judge every cause. A judge that raises on a strange record becomes an Unjudged and does not end the diagnosis.
+
+    ``judged`` is called with the id and the finding of each cause.
+    """
     findings: list[tuple[Cause, Finding]] = []
     unjudged: list[Unjudged] = []
     unseen = not len(case.history)
@@ -132,13 +140,15 @@ def judge_all(case: Case) -> tuple[list[tuple[Cause, Finding]], list[Unjudged]]:
         return findings, unjudged
     with np.errstate(all="ignore"):
         for member in CAUSES:
+            finding = None
             try:
                 finding = member.judge(case)
             except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, StopIteration) as error:
                 if unseen:
                     continue
                 unjudged.append(Unjudged(member.id, f"could not be judged: {type(error).__name__}: {error}"))
-                continue
+            if judged is not None:
+                judged(member.id, finding)
             if finding is not None:
                 findings.append((member, finding))
     if unseen:  # a script that raised before its first step: only evidence of the error or the program counts
@@ -221,9 +231,10 @@ def _unread_layers(case: Case) -> list[Unjudged]:
     return found
 
 
-def _not_given(case: Case) -> list[Unjudged]:
-    """Return what was not recorded in a run by hand, each with how many causes look at it."""
-    missing = missing_evidence(case.run)
+def _not_given(missing: Mapping[str, frozenset[str]]) -> list[Unjudged]:
+    """Return what was not recorded in a run by hand, each with how many causes look at it. ``missing`` has what each
+    cause asked for in vain.
+    """
     counts = Counter(words for asked in missing.values() for words in asked)
     whole = sum(not asked for asked in missing.values())
     said = f"{plural(whole, 'cause')} of {len(missing)} could be judged in full from what was recorded by hand"
@@ -234,8 +245,10 @@ def _not_given(case: Case) -> list[Unjudged]:
     return found
 
 
-def _blind_spots(case: Case) -> list[Unjudged]:
-    """Return what could not be read in this run, and the questions that this leaves open."""
+def _blind_spots(case: Case, missing: Mapping[str, frozenset[str]] | None) -> list[Unjudged]:
+    """Return what could not be read in this run, and the questions that this leaves open. ``missing`` is what causes
+    asked for in vain in a run by hand; None in one that was watched.
+    """
     found = [Unjudged(gap.what, f"{gap.reason}; the result may be incomplete") for gap in verdict.gaps(case)]
     if not len(case.history):
         what = "the training" if crashed(case) else "every cause"
@@ -254,8 +267,8 @@ def _blind_spots(case: Case) -> list[Unjudged]:
         )
         said += f"The others: {'; '.join(others[:4])}{more}"
         found.append(Unjudged("the loss curves of other trainings in this run", said))
-    if case.by_hand:
-        found += _not_given(case)
+    if missing is not None:
+        found += _not_given(missing)
     elif case.run.known(LossFact) is None:
         found.append(Unjudged("faults in the loss", "no graph of a loss was seen at a backward pass"))
     elif not case.terms:

@@ -82,6 +82,8 @@ class DebugSession(HandRecording, Questions, Shown):
         self._ended: DebugReport | None = None
         self._outcome: Outcome | None = None
         self._saved: Diagnosis | None = None
+        self._final: RunRecord | None = None
+        """The record of the run, once it has ended."""
 
     # -- parts ----------------------------------------------------------------------------------------------------
 
@@ -208,7 +210,7 @@ class DebugSession(HandRecording, Questions, Shown):
             steps.finish()
             self._tell_profile()
             record = steps.record(self._coverage(), outcome or Outcome("completed"))
-            self._saved = self._judged(record)
+            self._final, self._saved = record, self._judged(record)
             self._end_hooks(self._saved)
             self._outcome = outcome or Outcome("completed")
             steps.close(self._saved)
@@ -287,6 +289,8 @@ class DebugSession(HandRecording, Questions, Shown):
         4
         """
         with self._lock:
+            if self._final is not None:
+                return self._final
             if self._made is None:
                 return RunRecord(info=self._info)
             return self._made.record(self._coverage(), self._outcome or Outcome("running"))
