@@ -201,6 +201,8 @@ class Blob:
         """Number of rows."""
         self.scalars = len(self._names)
         """Number of scalars."""
+        self._split: dict[str, tuple[npt.NDArray[np.bool_], npt.NDArray[Any], npt.NDArray[Any]]] = {}
+        """Tables whose columns were asked for, as the parts that hold them: a bit of each column is a byte here."""
         self._alone: Block | None = None
         """The decoded rows without tables, None before the first request. They are kept: the history of a run that is
         followed is built again with every new block."""
@@ -214,8 +216,13 @@ class Blob:
         """Decode columns of ``mean``, ``low`` or ``high``, shapes (n,) to (T, n). Column i is statistic i % K of site
         i // K.
         """
-        array = self._arrays[name if self.binned else "mean"]
-        return _unpack_columns(array.part, np.dtype(array.dtype), array.shape, wanted)
+        stored = name if self.binned else "mean"
+        array = self._arrays[stored]
+        dtype, (rows, *inner) = np.dtype(array.dtype), array.shape
+        parts = self._split.get(stored)
+        if parts is None:
+            parts = self._split[stored] = _parts(array.part, dtype, rows, int(np.prod(inner, dtype=np.int64)))
+        return _unpack_columns(parts, dtype, rows, wanted)
 
     def table(self, name: str) -> npt.NDArray[np.float32]:
         """Decode all of ``mean``, ``low`` or ``high``, shape (T, S, K)."""
@@ -300,10 +307,12 @@ def _unpack(array: _Array) -> npt.NDArray[Any]:
 
 
 def _unpack_columns(
-    part: memoryview, dtype: np.dtype[Any], shape: tuple[int, ...], wanted: npt.NDArray[np.int64]
+    parts: tuple[npt.NDArray[np.bool_], npt.NDArray[Any], npt.NDArray[Any]],
+    dtype: np.dtype[Any],
+    rows: int,
+    wanted: npt.NDArray[np.int64],
 ) -> npt.NDArray[Any]:
-    rows, count = shape[0], int(np.prod(shape[1:], dtype=np.int64))
-    varies, once, rest = _parts(part, dtype, rows, count)
+    varies, once, rest = parts
     found = np.empty((rows, len(wanted)), dtype)
     if len(wanted) == 1:
         column = int(wanted[0])
