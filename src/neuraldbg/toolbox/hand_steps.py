@@ -427,10 +427,14 @@ def _tables(alike: Sequence[_Closed]) -> Floats:
     """Return the tables of steps of one layout, shape (steps, sites, len(STATS)), without sites for light ones."""
     if not alike[0].rows:
         return np.zeros((len(alike), 0, len(STATS)))
-    raw = np.tile(BLANK, (len(alike), len(alike[0].layout.sites), 1))
-    for table, closed in zip(raw, alike, strict=True):
-        table[list(closed.rows)] = list(closed.rows.values())
-    return np.asarray(derived(raw))
+    tables = np.empty((len(alike), len(alike[0].layout.sites), len(STATS)))
+    tables[:] = derived(BLANK)  # most sites of a run may be read in a few steps only
+    found = derived(np.array([row for closed in alike for row in closed.rows.values()]))
+    start = 0
+    for table, closed in zip(tables, alike, strict=True):
+        table[list(closed.rows)] = found[start : start + len(closed.rows)]
+        start += len(closed.rows)
+    return tables
 
 
 def _step(closed: _Closed, table: Floats) -> Step:
