@@ -299,6 +299,48 @@ def test_two_parameters_that_a_run_would_call_the_same_keep_sites_of_their_own()
     assert run.series(rows["scale"], "rms").values.tolist() == [3.0] * 3
 
 
+def test_names_that_differ_in_their_signs_alone_keep_sites_of_their_own():
+    session = debug_session()
+    given = {"a": {"b": [1.0]}, "a.b": [2.0], "['a']['b']": [3.0]}
+    for step in range(3):
+        session.record_step(step, gradients=given)
+    run = session.stop().run
+    rows = {run.layout.sites[row].module: run.series(row, "max").values[0] for row in run.layout.rows("param_grad")}
+    assert rows == {"a": 1.0, "a.b": 2.0, "['a']['b']": 3.0}
+    assert run.scalar("grad_norm").values[0] == pytest.approx(math.sqrt(14))
+
+
+def test_updates_too_small_for_float32_are_updates():
+    weights = np.ones(4)
+    session = debug_session()
+    session.record_parameters({"w": weights})
+    for step in range(30):
+        weights = weights - 1e-12
+        session.record_step(step, loss=1 - 1e-12 * step, parameters={"w": weights})
+    report = session.stop()
+    assert "no weight changed" not in report.summary().lower()
+    assert report.run.scalar("update_ratio").values[3] == pytest.approx(1e-12, rel=1e-3)
+
+
+def test_a_negative_learning_rate_is_no_schedule():
+    weights = np.ones(4)
+    session = debug_session()
+    session.record_optimizer("SGD", learning_rate=-0.1)
+    session.record_parameters({"w": weights})
+    for step in range(50):
+        gradient, weights = weights, weights + 0.1 * weights
+        session.record_step(
+            step,
+            loss=float((weights**2).mean()),
+            learning_rate=-0.1,
+            gradients={"w": gradient},
+            parameters={"w": weights},
+        )
+    first = session.stop().run.explain_failure()[0]
+    assert "negative from the start" in first.sentence
+    assert "schedule" not in first.sentence
+
+
 def test_updates_are_those_of_consecutive_steps():
     session = debug_session()
     weight = np.full((4, 3), 2.0)

@@ -49,8 +49,8 @@ class HandRecording:
         self.config = config
         self._updates = ParameterUpdates(config.kept_mb * MIB)
         self._notes: deque[str] = deque(maxlen=20)
-        self._names: dict[tuple[str, str], str] = {}
-        """Name that the program has for a parameter, by layer and name in the run."""
+        self._names: dict[tuple[str, str, str], str] = {}
+        """Name that the program has for a parameter, by kind of site, layer and name in the run."""
         self._lock = threading.RLock()
         """Held while a whole step is recorded, and at begin and end of the run."""
 
@@ -222,12 +222,16 @@ class HandRecording:
         self._put(site, row)
 
     def _parameter_site(self, kind: str, name: str, dtype: str = "") -> Site:
-        """Return the site of a parameter, or of its gradient or update. Of two parameters of a layer that a run would
-        call the same, such as a weight and its scale, the second keeps its own name.
+        """Return the site of a parameter, or of its gradient or update. Of two that a run would call the same the
+        second keeps its own name: of a layer's weight and its scale the last part, of ``a.b`` and ``a/b`` the whole.
         """
         layer, parameter, given_name = owner_of(name)
-        first = self._names.setdefault((layer, parameter), given_name)
-        return Site(kind, layer, 0, parameter if first == given_name else given_name, dtype)
+        first = self._names.setdefault((kind, layer, parameter), name)
+        if first == name:
+            return Site(kind, layer, 0, parameter, dtype)
+        if owner_of(first)[2] != given_name:
+            return Site(kind, layer, 0, given_name, dtype)
+        return Site(kind, name, 0, parameter, dtype)
 
     def _put_fact(self, key: str, fact: OptimizerFact | LossFact | BatchFact) -> None:
         value, steps = jsonable(fact), self._steps()

@@ -314,6 +314,10 @@ def _still(run: RecordReadings) -> bool:
     elsewhere = any(one.foreign > one.foreign_no_grad for one in run.optimizers)
     if not rows or len(history) < FEW or elsewhere or run.loss.learned:  # an image or a latent code is trained
         return False
+    # Numbers by hand may be float64: their updates are seen where the weights, kept as float32, look the same.
+    updates = list(run.layout.rows("update")) if run.by_hand else []
+    if updates and (history.stat(updates, "rms", "max") > 0).any():
+        return False
     values = [history.stat(rows, name) for name in ("mean", "rms", "min", "max")]
     seen = [value[np.isfinite(value).all(axis=1)] for value in values]
     return all(len(value) >= FEW and bool((value == value[:1]).all()) for value in seen)

@@ -107,6 +107,9 @@ def _rate(case: Case, stream: int) -> Finding | None:
     if len(negative):
         first = int(lr.steps[negative[0]])
         weigh.speaks(f"the learning rate is negative from step {first} on", 6.5, float(lr.values.min()), 0.0)
+        if negative[0] == 0:
+            sentence = f"a learning rate that is negative from the start ({number(float(lr.values[0]))}): it climbs"
+            return _conclude(case, weigh, sentence, Remedy("Give a learning rate above 0."), first)
         return _conclude(
             case, weigh, f"schedule that runs past its end: the learning rate is {number(float(lr.values.min()))}",
             Remedy("Keep the factor at 0 or above.", "factor = max(0.0, 1 - step / total_steps)"), first,
