@@ -86,6 +86,9 @@ def test_a_bin_has_the_mean_of_what_was_measured_in_it() -> None:
     later = amended(block, {0: [{"metric/own": Amendment(4.0), "new": Amendment(2.0)}]})
     assert value("metric/own", later) == pytest.approx((0.5 + 1.5 + 4.0) / 3)
     assert value("new", later) == 2.0
+    assert (value("metric_low/own", later), value("metric_high/own", later)) == (0.5, 4.0)
+    first = amended(block, {0: [{"metric/late": Amendment(-2.0)}, {"metric/late": Amendment(3.0)}]})
+    assert (value("metric_low/late", first), value("metric_high/late", first)) == (-2.0, 3.0)
     unchanged = amended(block, {0: [{"metric/own": Amendment(math.nan)}]})
     assert value("metric/own", unchanged) == 1.0
 
@@ -108,6 +111,11 @@ def test_of_a_step_in_a_bin_its_newest_value_counts_once(
         block = amended(block, {0: [{"metric/own": Amendment(value, before)}]})
         newest[at] = value
     finite = [value for value in newest if value is not None and math.isfinite(value)]
+    ever = [value for value in (*given_, *(value for _, value in amendments)) if value is not None]
+    ever = [value for value in ever if math.isfinite(value)]
+    if ever:
+        ends = [block.scalars[0, block.names.index(f"metric_{end}/own")] for end in ("low", "high")]
+        assert ends == [min(ever), max(ever)]
     if "metric/own" not in block.names:
         assert all(value is None for value in newest)
         return

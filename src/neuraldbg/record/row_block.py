@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from neuraldbg.nouns import STATS, column
-from neuraldbg.nouns.step import summed
+from neuraldbg.nouns.step import ends_of, ranged, summed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -227,9 +227,12 @@ def amended(block: Block, rows: Mapping[int, Sequence[Mapping[str, Amendment]]])
     those of one step or several.
 
     A row of several steps gets the mean over those in which the scalar was measured, each with its newest value, or the
-    sum where steps are added. It keeps the extremes that it has.
+    sum where steps are added. Its extremes take the new value in, and stay those of the values that were replaced.
     """
-    new = dict.fromkeys(name for steps in rows.values() for scalars in steps for name in scalars)
+    new: dict[str, None] = {}
+    for row, steps in rows.items():
+        for name in chain.from_iterable(steps):
+            new |= dict.fromkeys((name, *ends_of(name)) if block.folded[row] > 1 and ranged(name) else (name,))
     names = tuple(dict.fromkeys([*block.names, *new]))
     place = {name: k for k, name in enumerate(names)}
     scalars = _columns(block.names, block.scalars, names, np.nan).copy()
@@ -239,6 +242,10 @@ def amended(block: Block, rows: Mapping[int, Sequence[Mapping[str, Amendment]]])
             at = row, place[name]
             if block.folded[row] > 1:
                 scalars[at], measured[at] = _among(float(scalars[at]), float(measured[at]), amendment, name)
+                finite = amendment.value if math.isfinite(amendment.value) else math.nan
+                for end, extreme in zip(ends_of(name), (np.fmin, np.fmax), strict=True) if ranged(name) else ():
+                    scalars[row, place[end]] = extreme(scalars[row, place[end]], finite)
+                    measured[row, place[end]] = measured[at] * math.isfinite(scalars[row, place[end]])
             else:
                 scalars[at], measured[at] = amendment.value, float(math.isfinite(amendment.value))
     return dataclasses.replace(block, names=names, scalars=scalars, measured=measured)
