@@ -351,6 +351,7 @@ def test_ctrl_c_ends_the_training_first_and_then_the_page(place, terminal):
 # ---------------------------------------------------------------- a real training
 
 TRAINING = """
+import pathlib
 import time
 import torch
 torch.manual_seed(0)
@@ -361,6 +362,8 @@ for i in range(100_000):
     model(torch.randn(8, 4)).square().mean().backward()
     optimizer.step()
     time.sleep(0.01)
+    if pathlib.Path("enough").exists():
+        break
 """
 
 
@@ -390,7 +393,7 @@ def test_a_real_training_is_watched_while_it_goes_on_and_shown_as_killed_afterwa
 @pytest.mark.slow
 def test_tab_theme_and_note_of_the_command_line(place, browser):
     """The page opens at the tab, in the colours, and names the remark of the run; also that of a saved run."""
-    place.write("train.py", TRAINING.replace("100_000", "200"))
+    place.write("train.py", TRAINING)
     look = ("--port", "0", "--tab", "anomalies", "--theme", "dark")
     lines = [
         ("run", "--dashboard", *look, "--note", "made-up data", "-o", "out", "train.py"),
@@ -404,6 +407,7 @@ def test_tab_theme_and_note_of_the_command_line(place, browser):
             assert visit.page.evaluate("document.documentElement.dataset.theme") == "dark"
             assert "token" not in visit.page.url
             if line[0] == "run":
+                place.write("enough", "")
                 assert process.wait(SOON_S) == 0
 
 
