@@ -127,6 +127,21 @@ def error_of_the_program() -> Build:
     return build
 
 
+def _written(values: np.ndarray) -> Build:
+    about = {"stream": 0, "name": "", "names": ["fc2.weight"], "since": 149, "until": 150}
+    return Build(steps=240).loss(values).fact("change", 150, what="weights", before=None, after=1.4, **about)
+
+
+def weights_overwritten() -> Build:
+    values = falling(240, last=0.05, noise=0.01)
+    values[150:] = 9.0
+    return _written(values).event("loss_divergence", 150)
+
+
+def return_to_a_better_state() -> Build:
+    return _written(falling(240, last=0.05, noise=0.01))
+
+
 TOLD = {
     "accumulation_unscaled": (accumulation_unscaled, sum_that_fits, None, 0),
     "accumulation_wiped": (accumulation_wiped, accumulation_kept, None, 0, "suspect"),
@@ -138,5 +153,6 @@ TOLD = {
     "refused_operation": (freed_graph, error_of_the_program, None, 1, "failing", "failing", 0.9),
     "schedule_error": (schedule_error, line_to_the_end, None, 20, "suspect"),
     "update_lost": (update_lost, group_without_rate, "fc2", 0, "suspect"),
+    "weights_overwritten": (weights_overwritten, return_to_a_better_state, "fc2", 150),
 }
 """For each cause the run in which it must be named, the twin in which it must not, layer, step and verdict."""

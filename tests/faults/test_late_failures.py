@@ -82,6 +82,30 @@ class Labels(Loop):
         return x, y[torch.randperm(len(y))] if self.step >= AT else y
 
 
+class Rewritten(Loop):
+    def at(self) -> None:
+        with torch.no_grad():
+            for p in self.model.parameters():
+                p.mul_(20.0)
+
+
+class Averaged(Loop):
+    """Evaluations with averaged weights, which are swapped in and out again."""
+
+    def batch(self) -> tuple[Tensor, Tensor]:
+        if self.step % 50 == 49:
+            held = [p.detach().clone() for p in self.model.parameters()]
+            with torch.no_grad():
+                for p in self.model.parameters():
+                    p.mul_(0.5)
+                self.model.eval()
+                self.model(self.x[:200])
+                self.model.train()
+                for p, old in zip(self.model.parameters(), held, strict=True):
+                    p.copy_(old)
+        return super().batch()
+
+
 class Zeros(Loop):
     def batch(self) -> tuple[Tensor, Tensor]:
         x, y = super().batch()
@@ -130,7 +154,7 @@ def some(loops):
 
 FAULTS = {
     Rate: "lr_too_high", Momentum: "momentum_too_high", Decay: "weight_decay_too_high", Dropout: "dropout_too_high",
-    Labels: "label_noise", Zeros: "bad_batch",
+    Labels: "label_noise", Zeros: "bad_batch", Rewritten: "weights_overwritten",
 }  # fmt: skip
 
 
@@ -147,12 +171,15 @@ def test_the_change_that_ruined_a_training_is_its_cause(loop):
     assert top.step <= AT + 400
     assert "then jumped to" in found.summary or "then rose to" in found.summary
     assert "fell to 0." in found.summary  # the level before
+    if loop is Rewritten:
+        assert f"something that is no optimizer changed 0.weight, 3.weight and 5.weight at step {AT}" in found.summary
+        assert (top.step, top.since) == (AT, None)
     if loop is Rate:
         assert f"a learning rate of 2.5 with SGD, which rose from 0.05 to 2.5 at step {AT}" in found.summary
         assert (top.step, top.since) == (AT, None)
 
 
-@pytest.mark.parametrize("loop", some([Restarts, Smoothed, Thawed]))
+@pytest.mark.parametrize("loop", some([Restarts, Smoothed, Thawed, Averaged]))
 def test_a_change_that_does_no_harm_is_no_alarm(loop):
     found = watch(loop)
     assert found.verdict == "healthy", found.summary

@@ -36,7 +36,8 @@ SCALARS = {
     "gradients that are not finite; absent if it was applied",
     "descent": "cosine between the update and the negative gradient, over a sample of weights: below 0 it goes uphill",
     "gradient_turn": "cosine between this step's gradient and that of the step before, over the same sample",
-    "outside": "largest change of a small weight between its last step and this, over its size; absent if none",
+    "outside": "largest change of a weight between its last step and this, over its size, seen in small ones and in a "
+    "few elements of others; absent if none",
     "second_moment_ratio": "largest over sampled parameters of rms(g / sqrt(v)) in an adaptive optimizer",
     "evals": "forward passes without gradients since the last step",
     "eval_passes": "those of them in eval mode; absent if there were none",

@@ -158,3 +158,27 @@ def eval_from_the_start_lstm() -> None:
 
     model = Net().eval()
     fit(model, adam(model, 3e-3), batches(digits(), 150))
+
+
+@program("mlp", "weights_overwritten", step=260)
+def weights_scaled_in_mid_run() -> None:
+    model = Mlp()
+
+    def overwrite(step: int) -> None:
+        if step == 259:
+            with torch.no_grad():
+                for p in model.parameters():
+                    p.mul_(30.0)
+
+    fit(model, sgd(model, 0.1), batches(flat_digits(), 400), after=overwrite)
+
+
+@program("autoencoder", "weights_overwritten", step=300)
+def weights_of_another_model_loaded_in_mid_run() -> None:
+    model, other = AutoEncoder(), AutoEncoder()
+
+    def load(step: int) -> None:
+        if step == 299:
+            model.load_state_dict({name: 8 * value for name, value in other.state_dict().items()})
+
+    fit(model, sgd(model, 0.05), batches(pictures(), 420), F.mse_loss, after=load)

@@ -41,6 +41,22 @@ static int read_memory(const Memory *x, int64_t cap, double bound, double centre
 
 /* ---------------------------------------------------------------- a loss */
 
+/* Returns one element of a dtype that is read. */
+static double value_at(const char *at, int64_t code) {
+    double value;
+    float single;
+    uint16_t half;
+    if (code == FLOAT64) {
+        memcpy(&value, at, 8);
+        return value;
+    }
+    memcpy(&half, at, 2);
+    if (code == BFLOAT16) single = of_bfloat16(half);
+    else if (code == FLOAT16) single = of_float16(half);
+    else memcpy(&single, at, 4);
+    return (double)single;
+}
+
 /* Returns 1 and the value of an ordinary one-element tensor that can be differentiated; 0 for any other; -1 for a
    Python error. */
 static int loss_at(PyObject *x, double *value) {
@@ -49,19 +65,7 @@ static int loss_at(PyObject *x, double *value) {
     int leaf = has(x, torch.is_leaf, Py_True); /* without it there is a node, which need not become an object */
     if (leaf < 0) return -1;
     if (leaf || memory.numel != 1 || !memory.contiguous || !memory.address) return 0;
-    const char *at = (const char *)(intptr_t)memory.address;
-    int64_t code = memory.code;
-    if (code == FLOAT64) {
-        memcpy(value, at, 8);
-        return 1;
-    }
-    float single;
-    uint16_t half;
-    memcpy(&half, at, 2);
-    if (code == BFLOAT16) single = of_bfloat16(half);
-    else if (code == FLOAT16) single = of_float16(half);
-    else memcpy(&single, at, 4);
-    *value = (double)single;
+    *value = value_at((const char *)(intptr_t)memory.address, memory.code);
     return 1;
 }
 

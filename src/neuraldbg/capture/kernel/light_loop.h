@@ -4,6 +4,8 @@
    leaves to Python every deviation from the loop that it was entered with: an unusual loss or gradient, another
    optimizer, a closure, a pass inside of a pass. Its values of loss and norm are those that Python would compute. */
 
+#include "outside_changes.h"
+
 #include "light_step.h"
 
 /* ---------------------------------------------------------------- the model is called */
@@ -137,6 +139,8 @@ static PyObject *light_begins(PyObject *object, PyObject *const *args, Py_ssize_
     Py_XINCREF(owner);
     int plain = PyTuple_Check(args[1]) && PyTuple_Size(args[1]) == 1 && PyDict_Check(args[2]) && !PyDict_Size(args[2]);
     int done = plain && plainly() && read_rate(self, args[0]) && weigh(self) && read_weights(self);
+    if (done && self->entered && self->kept.tensors)
+        self->outside = compare_elements(self->kept.plan, self->kept.tensors, self->kept_lent);
     Py_XDECREF(owner);
     if (!forgive()) return NULL;
     if (!done || !self->entered) return slowly(self->pre, args, nargs);
@@ -165,6 +169,7 @@ static PyObject *light_ends(PyObject *object, PyObject *const *args, Py_ssize_t 
     Py_XINCREF(owner);
     Py_INCREF(stream);
     int taken = take_rows(self);
+    if (taken && self->entered && self->kept.tensors) keep_elements(self->kept.plan, self->kept.tensors, self->kept_lent);
     Py_XDECREF(owner);
     PyObject *now = PyObject_CallObject(self->clock, NULL);
     PyObject *count = taken && self->entered && roomy(self) ? PyLong_FromLongLong(self->taken + 1) : NULL;
@@ -183,6 +188,9 @@ static PyObject *light_ends(PyObject *object, PyObject *const *args, Py_ssize_t 
     double *line = self->lines + LINE * self->n++;
     line[AT_S] = self->last, line[RATE] = self->lr, line[NORM] = self->norm, line[WEIGHED] = self->weighed;
     line[BACKWARDS] = (double)self->losses, line[LOSS] = self->losses ? self->sum / (double)self->losses : 0.0;
+    line[OUTSIDE] = self->outside.change;
+    line[CHANGED] = self->outside.which[0], line[CHANGED_TOO] = self->outside.which[1];
+    memset(&self->outside, 0, sizeof self->outside);
     self->losses = 0, self->sum = 0.0;
     forget_seen(self);
     line[OWN_S] = self->own + seconds() - began;
@@ -222,7 +230,24 @@ static PyObject *light_enter(PyObject *object, PyObject *args) {
     self->stepping = self->passing = 0;
     self->losses = 0, self->sum = self->own = 0.0;
     self->sites.count = 0;
+    Py_CLEAR(self->kept.tensors);
+    memset(&self->outside, 0, sizeof self->outside);
     self->entered = 1;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(keep_doc, "keep(plan, weights, lent)\n--\n\n"
+"Compare these weights before each step with what is kept of them after the last, from now on. See `keep_weights`.");
+
+static PyObject *light_keep(PyObject *object, PyObject *args) {
+    Light *self = (Light *)object;
+    long long plan;
+    PyObject *weights, *old = self->kept.tensors;
+    if (!PyArg_ParseTuple(args, "LO!p", &plan, &PyTuple_Type, &weights, &self->kept_lent)) return NULL;
+    self->kept.plan = (const Entry *)(intptr_t)plan;
+    Py_INCREF(weights);
+    self->kept.tensors = weights;
+    Py_XDECREF(old);
     Py_RETURN_NONE;
 }
 
@@ -253,14 +278,15 @@ static PyObject *light_see(PyObject *object, PyObject *args) {
 PyDoc_STRVAR(leave_doc, "leave()\n--\n\n"
 "Take no more steps. Returns of the one under way the newest call or None, its losses' number and sum, the seconds that\n"
 "were spent on it, and of the optimizer how many calls of its step are under way, learning rate and norm (NaN for none),\n"
-"and which of its plans before a step was read.");
+"which of its plans before a step was read, and what changed its weights before it, as `changed_weights` says.");
 
 static PyObject *light_leave(PyObject *object, PyObject *none) {
     Light *self = (Light *)object;
     (void)none;
     PyObject *seen = self->seen ? self->seen : Py_None;
-    PyObject *left = Py_BuildValue("(OLddiddi)", seen, (long long)self->losses, self->sum, self->own, self->stepping,
-                                   self->lr, self->weighed ? self->norm : (double)NAN, self->sites.turn);
+    PyObject *left = Py_BuildValue("(OLddiddi(ddd))", seen, (long long)self->losses, self->sum, self->own,
+                                   self->stepping, self->lr, self->weighed ? self->norm : (double)NAN, self->sites.turn,
+                                   self->outside.change, self->outside.which[0], self->outside.which[1]);
     self->entered = self->stepping = self->passing = 0;
     self->losses = 0, self->sum = self->own = 0.0;
     forget_seen(self);
@@ -269,6 +295,7 @@ static PyObject *light_leave(PyObject *object, PyObject *none) {
     Py_CLEAR(self->models);
     Py_CLEAR(self->few.tensors);
     Py_CLEAR(self->all.tensors);
+    Py_CLEAR(self->kept.tensors);
     Py_CLEAR(self->sites.weights);
     Py_CLEAR(self->owner);
     self->sites.count = 0;
@@ -357,7 +384,7 @@ static int light_init(PyObject *object, PyObject *args, PyObject *kwargs) {
 
 #define EACH_OBJECT(DO)                                                                                                \
     DO(keep) DO(pre) DO(post) DO(settle) DO(clock) DO(enabled) DO(groups) DO(rate) DO(params) DO(steps) DO(opt)        \
-    DO(stream) DO(owner) DO(models) DO(few.tensors) DO(all.tensors) DO(sites.weights) DO(seen)
+    DO(stream) DO(owner) DO(models) DO(few.tensors) DO(all.tensors) DO(kept.tensors) DO(sites.weights) DO(seen)
 #define VISIT(member) Py_VISIT(((Light *)object)->member);
 #define CLEAR(member) Py_CLEAR(((Light *)object)->member);
 
@@ -390,6 +417,7 @@ static PyMethodDef light_methods[] = {
     {"ends", FAST(light_ends), ends_doc},
     {"enter", light_enter, METH_VARARGS, enter_doc},
     {"leave", light_leave, METH_NOARGS, leave_doc},
+    {"keep", light_keep, METH_VARARGS, keep_doc},
     {"see", light_see, METH_VARARGS, see_doc},
     {"drain", FAST(light_drain), drain_doc},
     {"forget", light_forget, METH_NOARGS, forget_doc},

@@ -5,7 +5,7 @@
    address. */
 
 /* Columns of a line, the same as in steps/native_light_steps.py. */
-enum { AT_S, OWN_S, RATE, NORM, WEIGHED, BACKWARDS, LOSS, LINE };
+enum { AT_S, OWN_S, RATE, NORM, WEIGHED, BACKWARDS, LOSS, OUTSIDE, CHANGED, CHANGED_TOO, LINE };
 /* Numbers shared with Python while steps are taken, the same as in steps/native_light_steps.py. */
 enum { USUAL_LOSS, USUAL_NORM, EVERY, READING_S, MEAN, SPREAD, SEEN, EXPECTED_S, MOST, SHARED };
 
@@ -46,13 +46,15 @@ typedef struct {
     PyObject *stream, *models;
     PyObject *owner; /* of the plans */
     int64_t size;    /* tensors of the optimizer, over all groups */
-    Chosen few, all;
+    Chosen few, all, kept; /* `kept` by outside_changes.h */
+    int kept_lent;
     Sites sites;
     int64_t taken; /* steps of the optimizer so far */
     /* of the current step */
     PyObject *seen; /* the newest call with gradients */
     int64_t n, losses;
     double sum, own, lr, norm, last;
+    Outside outside;
     int weighed, odd;
 } Light;
 

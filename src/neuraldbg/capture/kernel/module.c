@@ -44,6 +44,8 @@ static PyMethodDef methods[] = {
     {"loss", loss, METH_O, loss_doc},
     {"finite_gradient", finite_gradient, METH_O, finite_gradient_doc},
     {"exponents", (PyCFunction)(void (*)(void))exponents, METH_FASTCALL, exponents_doc},
+    {"keep_weights", (PyCFunction)(void (*)(void))keep_weights, METH_FASTCALL, keep_weights_doc},
+    {"changed_weights", (PyCFunction)(void (*)(void))changed_weights, METH_FASTCALL, changed_weights_doc},
     {"stand", (PyCFunction)(void (*)(void))stand, METH_FASTCALL, stand_doc},
     {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL, call_doc},
     {"mark", (PyCFunction)(void (*)(void))mark, METH_FASTCALL, mark_doc},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from neuraldbg.capture.guest import tensor_memory
 from neuraldbg.capture.guest.module_tree import group_tensors, groups, tensors
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torch.optim.optimizer import Optimizer
 
     from neuraldbg.capture.parameters.gradient_norm import Norm
+    from neuraldbg.capture.parameters.outside_changes import Changed, KeptElements
     from neuraldbg.capture.statistics.device.pending import Awaited
     from neuraldbg.capture.statistics.watched_parameter import Watched
 
@@ -40,6 +41,21 @@ class Rates:
     def are_of(self, tensors: list[Tensor]) -> bool:
         """Return True if these are the tensors of the optimizer."""
         return {id(x) for x in tensors} == self.now().keys() and len(self._refs) > 0
+
+
+class Begun(NamedTuple):
+    """A step of an optimizer that native code has begun."""
+
+    calls: int
+    """Nested calls of ``step`` that are under way."""
+    rate: float
+    """Learning rate, NaN for none."""
+    norm: float
+    """Norm of the gradients, NaN if it was not read."""
+    turn: int
+    """Which of the plans before a step was read."""
+    outside: tuple[float, float, float]
+    """What has changed the weights since the last step, as ``native.changed_weights`` returns it."""
 
 
 class Stream:
@@ -72,6 +88,10 @@ class Stream:
         """(norm of the gradients of the current light step, number of non-finite elements), None if not read."""
         self.weighed = False
         """True if all gradients of the current light step were read."""
+        self.kept: KeptElements | None = None
+        """Elements of its weights after the last step, None before the first."""
+        self.outside: Changed | None = None
+        """The weights that something else has changed before the current step, None if nothing has."""
         self.awaited_norm: Awaited | None = None
         """The pending norm of gradients on another device, None if there is none."""
         self.overflows = 0
@@ -98,6 +118,14 @@ class Stream:
         """
         rates = self.rates.now()
         return {key: rate for key, rate in rates.items() if self.steps > resting.get(key, {}).get(self.index, -1)}
+
+    def resume(self, begun: Begun) -> Changed | None:
+        """Take over the readings of a step that native code has begun. Return what changed the weights before it."""
+        self.lr = None if math.isnan(begun.rate) else begun.rate
+        self.glimpse = None if math.isnan(begun.norm) else (begun.norm, 0)
+        self.weighed = self.glimpse is not None
+        self.outside = self.kept.told(None, *begun.outside) if self.kept is not None else None
+        return self.outside
 
     def tensors(self) -> list[Tensor]:
         """Return all tensors of its groups, empty once the optimizer is gone."""

@@ -31,6 +31,7 @@ from neuraldbg.capture.loop import fused_steps, program_facts
 from neuraldbg.capture.loop.moments import Backward
 from neuraldbg.capture.loop.optimizer_stream import Rates, Stream, place
 from neuraldbg.capture.parameters.gradient_norm import Norm
+from neuraldbg.capture.parameters.outside_changes import OutsideChanges
 from neuraldbg.capture.parameters.stale_gradients import ALWAYS_CHECKED, CHECK_EVERY, stale_share
 from neuraldbg.clocks import perf_counter, sleep
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from neuraldbg.capture.guest.stand_in import Around
     from neuraldbg.capture.loop.followed_thread import Owner
     from neuraldbg.capture.loop.native_steps import NativeSteps
+    from neuraldbg.capture.loop.optimizer_stream import Begun
     from neuraldbg.capture.parameters.parameters import Params
     from neuraldbg.capture.parameters.read_plan import Stepped
     from neuraldbg.capture.statistics.watched_parameter import Watched
@@ -98,6 +100,7 @@ class Optimizers:
         """Seconds that reading the gradients of a light step may take."""
         self.reading = True
         """True if facts are read in this step."""
+        self.outside = OutsideChanges()
         self._relevant = relevant
         self._begin, self._ready, self._end = begin, ready, end
         self._by_opt: Identities[Optimizer, Stream] = Identities()
@@ -153,6 +156,11 @@ class Optimizers:
         return None
 
     @property
+    def _alone(self) -> bool:
+        """True if one optimizer alone steps the watched parameters."""
+        return len(self.streams) == 1 and not self.params.beside
+
+    @property
     def stepping(self) -> bool:
         """True while the followed thread steps an optimizer."""
         return bool(self._running)
@@ -203,6 +211,7 @@ class Optimizers:
         self._begin(stream, closure is not None)
         if self.loss_scale is not None:
             fused_steps.note_overflow(stream, opt, wait=self.judging)
+        stream.outside = self.outside.before(stream.kept, alone=self._alone)
         if not self.switch.in_full_step():
             if self.switch.sighted:
                 return self._look(stream, opt, closure, args, kwargs)
@@ -334,6 +343,9 @@ class Optimizers:
         held, stream.held = stream.held, None
         try:
             self._read_after(stream, opt, held)
+            if self._alone:
+                full = held if self.switch.in_full_step() else None
+                stream.kept = self.outside.after(stream.kept, full, self.allowed_s)
         finally:  # a time limit of the program's may raise in our reading: the step was taken
             try:
                 self._end(stream)
@@ -352,19 +364,14 @@ class Optimizers:
             stream.fact = program_facts.optimizer(stream.index, opt, self.params)
         self._tell("step_ends", stream, opt)
 
-    def resume(self, stream: Stream, calls: int, rate: float, norm: float, stepped: Stepped | None, turn: int) -> None:
-        """Continue a step that native code has begun: with ``calls`` nested calls of step, its learning rate and norm
-        (NaN if not read), and the plan that it reads by and its turn, if it reads sites.
-        """
-        opt = stream.opt()
-        stream.lr = None if math.isnan(rate) else rate
-        stream.glimpse = None if math.isnan(norm) else (norm, 0)
-        stream.weighed = stream.glimpse is not None
-        self._running = [id(opt)] * calls
+    def resume(self, stream: Stream, begun: Begun, stepped: Stepped | None) -> None:
+        """Continue a step that native code has begun, and the plan that it reads by, if it reads sites."""
+        self.outside.resume(stream.resume(begun))
+        self._running = [id(stream.opt())] * begun.calls
         if stepped is not None:
             stream.held = stepped.watched
             self.watched.update({w.key: w for w in stepped.watched})
-            self.params.resume(stepped, turn)
+            self.params.resume(stepped, begun.turn)
 
     def wake(self, step: int) -> None:
         """Begin a stretch of full steps: plans for light ones may no longer hold."""

@@ -1,7 +1,8 @@
 """Settings of optimizers and models that the program changes while it trains, each logged as a CHANGE fact.
 
-The learning rate is a scalar of every step and is not read here. All other settings are compared every few steps, so
-that a change is dated to an interval of that length and light steps pay next to nothing.
+The learning rate is a scalar of every step and is not read here, and weights are compared in every step elsewhere. All
+other settings are compared every few steps, so that a change is dated to an interval of that length and light steps pay
+next to nothing.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ EVERY = 32
 _NAMES = ("momentum", "weight_decay", "dampening", "maximize")
 _MOST = 16
 """Changes of one setting that are logged: a program may change it for ever, as one that trains parts by turns."""
+_MUCH = 0.3
+"""Least change of a weight from outside that is logged: half of it or twice, or other values."""
 _PLAIN = (float, int, bool)
 """Types of settings that are compared: to fetch a number from a device would wait for it."""
 _DROPOUT = nn.modules.dropout._DropoutNd  # noqa: SLF001
@@ -55,14 +58,15 @@ class SettingChanges:
         """Compare the settings at the end of a step, if ``every`` steps have passed. Return True if one changed, for
         which facts are to be read; those of a new optimizer are read in any case.
         """
+        written = self.note_written(step)
         if self._at >= 0 and step < self._at + every:
-            return False
+            return written
         now, before, known = dict(self._settings()), self._at, self._known
         self._known, self._at = now, step
         if now.get(_TRAINABLE) != known.get(_TRAINABLE) and not self._turned():
             known = {**known, _TRAINABLE: now.get(_TRAINABLE, 0.0)}  # the program has made another model
         self._note_replaced(before, step)
-        changed = False
+        changed = written
         if before < 0 or (now == known and not self._moving):
             return changed
         for key, value in now.items():
@@ -94,11 +98,19 @@ class SettingChanges:
         if scene.params.by_id:
             yield _TRAINABLE, float(sum(w.ref.requires_grad for w in scene.params.by_id.values()))
 
-    def _log(self, key: Key, before: float | None, after: float | None, since: int, until: int) -> bool:
+    def _log(
+        self,
+        key: Key,
+        before: float | None,
+        after: float | None,
+        since: int,
+        until: int,
+        changed: tuple[str, ...] = (),
+    ) -> bool:
         times = self._logged[key] = self._logged.get(key, 0) + 1
         if times > _MOST:
             return False
-        (what, of), names = key, []
+        (what, of), names = key, list(changed[:_MOST])
         if what == "trainable":
             frozen, self._frozen = self._frozen, self._now_frozen()
             names = sorted(frozen ^ self._frozen)[:_MOST]
@@ -118,6 +130,15 @@ class SettingChanges:
 
     def _now_frozen(self) -> frozenset[str]:
         return frozenset(w.name for w in self._scene.params.by_id.values() if not w.ref.requires_grad)
+
+    def note_written(self, step: int) -> bool:
+        """Log the weights that were changed from outside of their optimizer. Return True if there are any."""
+        told = False
+        for one in self._scene.optimizers.outside.take(step):
+            if one.change > _MUCH and one.step is not None:
+                of = self._scene.optimizers.streams[-1].index
+                told |= self._log(("weights", of), None, one.change, one.step - 1, one.step, one.names)
+        return told
 
     def _note_replaced(self, before: int, step: int) -> None:
         """Log the optimizers whose object is another one than before."""

@@ -127,9 +127,10 @@ class Learning:
         return True
 
     def summarise(self) -> None:
-        """Log ids that an embedding refused, and parameters that were unfrozen since facts were read last, and that no
-        optimizer holds.
+        """Log ids that an embedding refused, weights that were changed from outside, and parameters that were unfrozen
+        since facts were read last, and that no optimizer holds.
         """
+        self._changes.note_written(self._scene.step)
         if self.models.refused is not None:
             self._log(FactKey.REFUSED_IDS, self.models.refused)
         if not self._unfrozen.changed() or not self.models.owner.gradients_rest():

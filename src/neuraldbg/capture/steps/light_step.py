@@ -50,12 +50,12 @@ class Glimpse(NamedTuple):
     late: Late | None
     """Loss, norm and overflow that are still on a device, None if none is."""
     seen: Seen | None = None
-    overflowed: dict[str, float] = {}  # noqa: RUF012 (never changed)
-    """The scalar of that name, empty if gradients did not overflow."""
+    further: dict[str, float] = {}  # noqa: RUF012 (never changed)
+    """The scalars ``overflowed`` and ``outside``, where they are not 0."""
 
     def scalars(self) -> dict[str, float]:
         """Return the scalars of the step."""
-        found: dict[str, float] = {"backwards": self.backwards, **self.overflowed}
+        found: dict[str, float] = {"backwards": self.backwards, **self.further}
         if self.losses:
             found.update(loss_of(self.losses, closure=self.closure)[0])
         if self.lr is not None:
@@ -86,8 +86,10 @@ class Line(NamedTuple):
 
 def line_of(line: list[float], own: float, step: int, stream: int, began: float, seen: Seen | None) -> Line:
     """Return what native code wrote of one light step; ``began`` is the time from which it counts, in seconds."""
-    at, _, rate, norm, weighed, backwards, loss = line
+    at, _, rate, norm, weighed, backwards, loss, outside, *_ = line
     told: dict[str, float] = {"backwards": int(backwards)}
+    if outside:
+        told["outside"] = outside
     if backwards:
         told["loss"], told["loss_nonfinite"] = loss, 0
     if rate == rate:  # noqa: PLR0124 (NaN for none)
@@ -112,8 +114,10 @@ def glimpse_of(
     index, lr, read = (stream.index, stream.lr, stream.glimpse) if stream is not None else (0, None, None)
     norm = read[0] if read is not None else None
     weighed, late_norm = (stream.weighed, stream.awaited_norm) if stream is not None else (False, None)
-    late, (overflowed, late_overflows) = None, overflows(streams)
+    late, (further, late_overflows) = None, overflows(streams)
+    if stream is not None and stream.outside is not None:
+        further["outside"] = stream.outside.change
     if late_norm is not None or late_overflows or awaits(losses):
         awaited = late_norm, loss_of(losses, closure=closure)[1], *late_overflows
         late = sent([each for each in awaited if each is not None])
-    return Glimpse(step, index, now, lr, losses, len(losses), closure, norm, weighed, own, late, seen, overflowed)
+    return Glimpse(step, index, now, lr, losses, len(losses), closure, norm, weighed, own, late, seen, further)

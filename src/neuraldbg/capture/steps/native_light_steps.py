@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from neuraldbg.capture.guest.native import native
+from neuraldbg.capture.loop.optimizer_stream import Begun
 from neuraldbg.capture.statistics.raw_rows import Raw
 from neuraldbg.capture.steps.light_step import Seen, line_of
 from neuraldbg.clocks import perf_counter
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from neuraldbg.capture.steps.step_accounting import Pace
     from neuraldbg.nouns import Layout
 
-AT_S, OWN_S, RATE, NORM, WEIGHED, BACKWARDS, LOSS, LINE = range(8)
+AT_S, OWN_S, RATE, NORM, WEIGHED, BACKWARDS, LOSS, OUTSIDE, CHANGED, CHANGED_TOO, LINE = range(11)
 """Columns of a line, float64, and their number; the same as in ``kernel/light_loop.h``."""
 USUAL_LOSS, USUAL_NORM, EVERY, READING_S, MEAN, SPREAD, SEEN, EXPECTED_S, MOST, SHARED = range(10)
 """Indices of the float64 numbers shared with native code while steps are taken."""
@@ -155,15 +156,18 @@ class Light:
             few, every = norm.plans
         else:
             return
-        self._stream, self._taken, self._stepped = stream, 0, stepped
+        self._stream, self._taken, self._stepped, stream.outside = stream, 0, stepped, None
         self._shared[[MEAN, SPREAD, SEEN]] = stream.usual.state
         self._shared[EXPECTED_S] = 0.0
         models, blank = dict(self._models.outermost), self._hooks.table.blank()
         self._room = max(min(LINES, ROWS // max(len(blank), 1)), 1) if stepped is not None else 0
         self._blank, copies = blank, np.empty((self._room, *blank.shape))
-        kept = stepped or norm, blank, copies  # keeps alive what native code reads by address
+        elements = stream.kept
+        kept = stepped or norm, blank, copies, elements  # keeps alive what native code reads by address
         plans, held = (*few, *every), len(stream.tensors())
         self._native.enter(stream.opt, stream, models, *plans, stream.steps, self.pace.clock(now), kept, held)
+        if elements is not None:
+            self._native.keep(*elements.plan)
         if stepped is not None:
             addresses, weights, lent = stepped.samples.plans
             here = int(blank.ctypes.data), int(copies.ctypes.data), len(blank), self._room
@@ -204,7 +208,7 @@ class Light:
         with self.pace.delivery.lock:
             with self.counting:
                 self.drain()
-                seen, losses, total, own, stepping, rate, norm, turn = self._native.leave()
+                seen, losses, total, own, stepping, *read = self._native.leave()
                 # The state of the current step moves to Python's hooks.
                 self._models.resume(seen)
                 self._losses.resume(losses, total)
@@ -217,7 +221,7 @@ class Light:
             if stream is not None:
                 stream.usual.state = tuple(self._shared[[MEAN, SPREAD, SEEN]].tolist())
                 if stepping:
-                    self._optimizers.resume(stream, stepping, rate, norm, stepped, turn)
+                    self._optimizers.resume(stream, Begun(stepping, *read), stepped)
                     self._reopen(stream)
             if odd:  # a program that deviates every few steps is left to Python
                 self._needed = _PLAIN if self._taken >= 4 * self._needed else min(2 * self._needed, _RARELY)
@@ -276,6 +280,7 @@ class Light:
             line_of(line, spent, step, stream.index, began, self._sites_of(rows, step - first))
             for step, (line, spent) in enumerate(every, first)
         ]
+        self._note_outside(stream, lines, first)
         # All but the time are assignments, not additions, so that a second call repeats them.
         self._hooks.step = first + count
         self._losses.total = total + int(lines[:, BACKWARDS].sum())
@@ -284,6 +289,15 @@ class Light:
         self._optimizers.reading_s = float(self._shared[READING_S])
         if count > 1:
             self._shared[EXPECTED_S] = (lines[-1, AT_S] - lines[0, AT_S]) / (count - 1)
+
+    def _note_outside(self, stream: Stream, lines: npt.NDArray[np.float64], first: int) -> None:
+        """Note weights that something else than the optimizer has changed. ``first`` is the step of the first line."""
+        if (kept := stream.kept) is None:
+            return
+        for index in np.flatnonzero(lines[:, OUTSIDE]).tolist():
+            outside = kept.told(first + index, *lines[index, OUTSIDE:LINE].tolist())
+            if outside is not None and len(self._optimizers.outside.of_native) < LINES:
+                self._optimizers.outside.of_native[first + index] = outside
 
     def _sites_of(self, rows: npt.NDArray[np.float64] | None, number: int) -> Seen | None:
         if rows is None or self._seen is None:

@@ -86,6 +86,8 @@ def _optimizers(optimizers: Optimizers, stream: Stream | None) -> dict[str, floa
         found["lr"] = stream.lr
     if stream is not None and stream.stale is not None:
         found["stale_grad"] = stream.stale
+    if stream is not None and stream.outside is not None:
+        found["outside"] = stream.outside.change
     if optimizers.loss_scale is not None:
         found["loss_scale"], found["skipped"] = optimizers.loss_scale, optimizers.skipped
     return found

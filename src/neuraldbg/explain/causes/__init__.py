@@ -76,6 +76,7 @@ MEMBERS = (
     "loop.train_mode_in_eval",
     "loop.unregistered_params",
     "loop.update_lost",
+    "loop.weights_overwritten",
     "loop.wrong_custom_backward",
     "loop.zero_gradient_path",
     "loss.adversary_helped",

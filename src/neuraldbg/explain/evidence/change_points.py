@@ -137,6 +137,9 @@ def _words(run: RecordReadings, fact: ChangeFact) -> str:
         return f"the dropout of {called(fact.name)} {_went(before, after)}"
     if fact.what == "trainable":
         return f"{listing(fact.names)} {'were' if len(fact.names) > 1 else 'was'} {'un' * (after > before)}frozen"
+    if fact.what == "weights":
+        much = f", by {number(after)} times their size" if fact.after is not None else ""
+        return f"something that is no optimizer changed {listing(fact.names) or 'weights'}{much}"
     if fact.what == "optimizer":
         return "another optimizer object took over"
     if fact.what == "maximize":
@@ -275,8 +278,9 @@ def _weights(run: RecordReadings) -> Iterator[ChangePoint]:
     """Yield weights that were changed by something that is no optimizer."""
     found = run.scalar("outside").finite()
     every = run.scalar("backwards").steps
+    named = {fact.until for _, fact in run.run.versions(ChangeFact, what="weights")}
     for step, value in zip(found.steps.tolist(), found.values.tolist(), strict=True):
-        if value > OUTSIDE:
+        if value > OUTSIDE and step not in named:
             before = every[every < step]
             words = f"something that is no optimizer changed weights by {number(value)} times their size"
             yield ChangePoint("weights", int(before[-1]) if len(before) else step - 1, step, words, 0.0, value)

@@ -15,20 +15,20 @@ class ChangeFact(Known):
 
     what: str
     """Setting: ``momentum``, ``weight_decay``, ``beta1``, ``beta2``, ``dampening`` or ``maximize`` of an optimizer,
-    ``optimizer`` for an optimizer object that took the place of another, ``training`` for the mode of a model or of a
-    layer, ``dropout`` for the probability of a layer, ``trainable`` for the number of parameters that require a
-    gradient."""
+    ``optimizer`` for an optimizer object that took the place of another, ``weights`` for weights that something else
+    than a step of the optimizer has changed, ``training`` for the mode of a model or of a layer, ``dropout`` for the
+    probability of a layer, ``trainable`` for the number of parameters that require a gradient."""
     since: int
     """Last step that ended with the value before."""
     until: int
     """First step that was seen to end with the value after."""
     before: float | None = None
-    """Value before, 1 and 0 for a mode or a switch; None for an optimizer object."""
+    """Value before, 1 and 0 for a mode or a switch; None for an optimizer object and for weights."""
     after: float | None = None
-    """Value after, as ``before``."""
+    """Value after, as ``before``; of weights the largest change, relative to a weight's size."""
     stream: Count | None = None
     """Number of the optimizer, None if the setting is a model's."""
     name: str = ""
     """Path of the layer, or name of the model; empty for a setting of an optimizer."""
     names: tuple[str, ...] = ()
-    """Names of the parameters that were frozen or unfrozen, at most 16."""
+    """Names of the parameters that were frozen, unfrozen or changed, at most 16."""

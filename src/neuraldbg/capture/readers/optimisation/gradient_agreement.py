@@ -176,7 +176,8 @@ class GradientCourse(Reader):
     def step_ends(self, stream: Stream, opt: Optimizer) -> None:
         """Compare the update with the gradient, and record the changes of weights outside of steps."""
         course = self.courses.get(stream.index)
-        if self.scene.params.outside > 0 and (course is None or course.follows):
+        seen = stream.outside.change if stream.outside is not None else 0.0
+        if self.scene.params.outside > seen and (course is None or course.follows):
             self.scene.scalars["outside"] = self.scene.params.outside
         if course is not None:
             course.follows = True
