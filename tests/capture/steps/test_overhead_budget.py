@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from neuraldbg.capture.steps.overhead_budget import ALARM, AT_ONCE, BURST, SHORT, Governor
+from neuraldbg.capture.steps.overhead_budget import ALARM, AT_ONCE, BURST, PACED, SHORT, Governor
 
 LIGHT, FULL = 10e-6, 500e-6
 """What a light and a full step cost here, in seconds."""
@@ -98,6 +98,21 @@ def test_bursts_come_at_an_even_pace() -> None:
     gaps = run_lengths(ride(governor, 50_000, 2e-3, full=False), of=False)[1:-1]
     assert len(gaps) > 20
     assert max(gaps) - min(gaps) <= 1  # no oscillation
+
+
+def test_every_fourth_burst_begins_with_facts() -> None:
+    governor, read, asked, full = Governor(0.01, allowance=0.0), [], [], True
+    for step in range(40_000):
+        read.append(full)
+        own = FULL if full else LIGHT
+        governor.book(20e-3 + own, own, full=full)
+        full = governor.decide()
+        if governor.paced:
+            governor.paced = False
+            asked.append(step + 1)
+    begun = [step for step in range(1, len(read)) if read[step] and not read[step - 1]]
+    assert len(begun) > 400
+    assert asked[: len(begun) // PACED] == begun[PACED - 1 :: PACED]
 
 
 @pytest.mark.parametrize("factor", [10.0, 0.1])

@@ -40,7 +40,7 @@ class Scene:
         self.light: NativeSteps
         """Given by ``complete``: the readers are made with the scene, before the parts that they listen to."""
         self.reading = True
-        """True if graph and facts are read in this step: in the first steps, then at powers of two."""
+        """True if graph and facts are read in this step: in the first steps, then in a few at an even pace."""
         self.scalars: dict[str, float] = {}
         """Scalars of the current step beside those of ``capture.py``; ``nouns.step`` lists names and meanings."""
         self.order: list[str] = []

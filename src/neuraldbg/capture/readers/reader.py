@@ -5,7 +5,7 @@ A member module of ``capture/readers`` defines ``READER``, a subclass of ``Reade
 of the program beyond the step (a small copy is its own), draws no random number, and changes nothing. In a long run
 most steps are light: their moments are not called, and wrappers of torch functions pass calls through. ``resumes``
 comes before the first moment after such a gap, and a step's moments are called all or not at all. Expensive readings
-run only while ``scene.reading`` is True: in the first steps, and then at steps that are powers of two.
+run only while ``scene.reading`` is True: in the first steps, then in a few at an even pace.
 
 Numpy's warnings are silenced there, and in ``summarise``. Other code that computes with numpy, on numbers of a run that
 may overflow, is decorated with ``@np.errstate(all="ignore")`` itself: at each moment of each step that would be

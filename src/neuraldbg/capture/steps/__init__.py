@@ -6,9 +6,10 @@ Each step pays a hundredth of its time (``overhead``) into an account, and the t
 A session begins with two seconds (``allowance_s``), so short runs and the beginnings of long ones are read in full:
 half a second may be spent at once, the rest as long as watching takes at most a quarter of the training's time.
 Later most steps are *light*, and bursts of four full steps run as they can be paid for; a loss or a gradient norm that
-is not finite or far from usual, and the beginning of an event, buy sixteen on credit. Steps whose facts are read
-(powers of two) are full in any case. In a light step the hooks are removed from the layers, wrappers pass calls
-through, and only loss, gradient norm and learning rate are read; if a light step costs more than its share, the norm at
+is not finite or far from usual, and the beginning of an event, buy sixteen on credit. Facts are read in the first step
+of every fourth burst, and at powers of two: those steps are full in any case. In a light step the hooks are removed
+from the layers, wrappers pass calls through, and only loss, gradient norm, learning rate and a few elements of the
+weights are read; if a light step costs more than its share, the norm at
 every n-th, and where a few of the gradients are unusual. Without a budget (``overhead=None``) every site is read in
 every step; facts, from step 256 on, are read in eight steps of 64 and when a number is unusual. The others are light
 steps whose sites are read: native code reads weights, gradients and updates between the hooks of the optimizer, and

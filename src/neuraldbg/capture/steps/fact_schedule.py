@@ -53,11 +53,15 @@ class Learning:
             return True
         return step - (1 << step.bit_length() - 1) < many
 
+    def read_at(self, step: int) -> None:
+        """Read the facts of a step, too."""
+        self._until = max(self._until, step)
+
     def ask(self, step: int) -> None:
         """Read the facts of a step after an unusual number, but ever more rarely in a run that is often unusual."""
         if step >= _RARER * self._asked_at:
             self._asked_at = step
-            self._until = max(self._until, step)
+            self.read_at(step)
 
     def check(self, step: int) -> None:
         """Compare the settings at the end of a step with those before; after a change facts are read.

@@ -36,6 +36,8 @@ _LONGEST = 4096
 """Light steps in a row at most, whatever the account says: a change must be seen at some time."""
 LEARNT = 256
 """First steps, all with facts, if there is no budget."""
+PACED = 4
+"""Bursts from one that begins with facts to the next: what a program sets and gives is read at an even pace, too."""
 FACTS, OF = 8, 64
 """Later facts are read in the first 8 of every 64 steps."""
 _RAREST = 8
@@ -62,6 +64,9 @@ class Governor:
         """Full steps left of the current burst."""
         self._since = 0
         """Light steps since the last full one."""
+        self._bursts = 0
+        self.paced = False
+        """True from a burst that begins with facts until somebody clears it."""
         self._usual = Usual(), Usual()
         self._flowing = False
         """True if the last gradient norm that was read was not zero."""
@@ -123,15 +128,21 @@ class Governor:
             if room > 0 and self._since == 0:
                 self._left = max(self._left, 1)
             elif room > burst and self._left == 0:
-                self._left = BURST
+                self._begin_burst()
         else:
             self._credit = min(self._credit, _PACE * burst)
             if self._left == 0 and (self._credit >= burst or self._since >= _LONGEST):
-                self._left = BURST
+                self._begin_burst()
         if self._left > 0:
             self._left -= 1
             return True
         return False
+
+    def _begin_burst(self) -> None:
+        self._left = BURST
+        if self._since:  # after light steps
+            self._bursts += 1
+            self.paced |= self._bursts % PACED == 0
 
     def _room(self) -> float:
         """Return the seconds that may be spent now, while the allowance lasts; below 0 if too many were."""

@@ -42,6 +42,9 @@ class Stretches:
             governor.alarmed = False
             self.learning.ask(step)
         decided = governor.decide() and not (governor.spares(step) and plain and self._can_see(step))
+        if governor.paced:
+            governor.paced = False
+            self.learning.read_at(step)
         return decided or self.learning.reading(step)
 
     def _can_see(self, step: int) -> bool:

@@ -55,6 +55,11 @@ GOOD, BAD = 2, 3
 """Evaluations that were better than a guess, and that are worse at the end, from which the model has got worse."""
 STARVED, STARVED_SHARE = 100, 0.1
 """Steps, and share of all, without any gradient at the end of a run, from which it no longer learns."""
+ALIKE = 0.2
+"""Logarithm of the ratio of two estimates of the targets' variance up to which they are of the same targets."""
+CERTAIN, SURELY = 5.0, 3.0
+"""Standard deviations by which a regression of the targets from the inputs, and a loss below that of a constant guess,
+must be beyond chance to show that something weak was learnt."""
 SAME = 1e-6
 """Range of the losses at the end, against their level, up to which they are all the same."""
 LOST_SHARE, LOST_PART = 0.5, 0.25
@@ -127,7 +132,18 @@ def _variance(run: RecordReadings, kind: str) -> float:
     terms = [term for _, loss in run.run.versions(LossFact) for term in loss.terms]
     found = [term.target.std for term in terms if term.kind == kind and term.target is not None]
     known = [std**2 for std in found if std is not None and math.isfinite(std)]
-    return statistics.median(known) if known else float("nan")
+    typical = statistics.median(known) if known else float("nan")
+    # Over all batches that were read it is known better, unless the targets came in other units at some time.
+    every = _regressed(run)
+    if every is not None and typical > 0 and abs(math.log(max(every.std, 1e-300) ** 2 / typical)) < ALIKE:
+        return every.std**2
+    return typical
+
+
+def _regressed(run: RecordReadings) -> TargetsFact | None:
+    """Return what is known of the targets of the run's only loss, numbers; None if there are others."""
+    known = [one for one in run.run.known_each(TargetsFact) if one.alone and one.mean is not None]
+    return known[0] if len(known) == 1 else None
 
 
 @dataclass(frozen=True)
@@ -179,8 +195,20 @@ def at_guess(run: RecordReadings) -> bool:
     # A weak relation (an R2 of 0.1) counts as learnt: the level is taken over half the run, with its standard error.
     half = loss.finite.values[len(loss.finite) // 2 :]
     error = min(loss.noise / math.sqrt(len(half)), 0.1 * guess)
-    near = float(np.median(half)) > NEAR_GUESS * guess - error and loss.best > (NEAR_GUESS - 0.05) * guess - error
-    return near and not loss.still_falling
+    level = float(np.median(half))
+    near = level > NEAR_GUESS * guess - error and loss.best > (NEAR_GUESS - 0.05) * guess - error
+    return near and not loss.still_falling and not _weakly_learnt(run, level / guess, error / guess)
+
+
+def _weakly_learnt(run: RecordReadings, level: float, error: float) -> bool:
+    """Return True if the inputs hardly predict the targets, and the model has learnt what little they do. ``level`` is
+    the loss over that of a constant guess, ``error`` its standard error.
+    """
+    known = _regressed(run)
+    fit = known.fit if known is not None else None
+    if fit is None or fit.z < CERTAIN or not 0 < fit.score < 1 - LEARNT:
+        return False
+    return 1 - level > max(fit.score / 2, SURELY * error)
 
 
 def find_trouble(run: RecordReadings) -> Trouble:
