@@ -82,6 +82,49 @@ class Labels(Loop):
         return x, y[torch.randperm(len(y))] if self.step >= AT else y
 
 
+class Net(nn.Module):
+    """Two layers before a head, one beside it, and a cut."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.head = nn.Linear(20, 48), nn.Linear(48, 48), nn.Linear(48, 5)
+        self.beside = nn.Linear(48, 5)
+        self.cut = False
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        hidden = self.second(self.first(x).relu()).relu()
+        hidden = hidden.detach() if self.cut else hidden
+        return self.head(hidden), self.beside(hidden)
+
+
+class Auxiliary(Loop):
+    """A second head helps at first, and is left out of the loss later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = Net()
+        self.opt = torch.optim.SGD(self.model.parameters(), lr=0.02, momentum=0.9)
+
+    def loss(self, out: tuple[Tensor, Tensor], y: Tensor) -> Tensor:
+        return sum(F.cross_entropy(each, y) for each in out[: 2 if self.step < AT else 1])
+
+
+class Detached(Auxiliary):
+    def loss(self, out: tuple[Tensor, Tensor], y: Tensor) -> Tensor:
+        return F.cross_entropy(out[0], y) + F.cross_entropy(out[1], y)
+
+    def at(self) -> None:
+        self.model.cut = True
+
+
+class CutOff(Loop):
+    """From step AT on the loss is made of a number."""
+
+    def loss(self, out: Tensor, y: Tensor) -> Tensor:
+        loss = super().loss(out, y)
+        return loss if self.step < AT else torch.tensor(loss.item(), requires_grad=True)
+
+
 class Rewritten(Loop):
     def at(self) -> None:
         with torch.no_grad():
@@ -179,7 +222,26 @@ def test_the_change_that_ruined_a_training_is_its_cause(loop):
         assert (top.step, top.since) == (AT, None)
 
 
-@pytest.mark.parametrize("loop", some([Restarts, Smoothed, Thawed, Averaged]))
+@pytest.mark.parametrize(
+    ("loop", "verdict", "said"),
+    [
+        pytest.param(Detached, "suspect", "a graph that is cut between 'second' and", id="Detached"),
+        pytest.param(CutOff, "failing", "a loss that is cut off from the model", id="CutOff", marks=pytest.mark.slow),
+    ],
+)
+def test_a_graph_that_is_cut_from_a_step_on_is_named_with_the_step(loop, verdict, said):
+    found = watch(loop)
+    assert (found.verdict, [one.cause for one in found.hypotheses]) == (verdict, ["detached_graph"]), found.summary
+    top = found.hypotheses[0]
+    assert said in top.sentence
+    since = top.since if top.since is not None else top.step - 1
+    assert since < AT <= top.step <= since + 32
+    if loop is Detached:
+        assert [place.what for place in top.places] == ["the graph ends"]
+        assert "hidden.detach() if self.cut" in top.places[0].code
+
+
+@pytest.mark.parametrize("loop", some([Restarts, Smoothed, Thawed, Averaged, Auxiliary]))
 def test_a_change_that_does_no_harm_is_no_alarm(loop):
     found = watch(loop)
     assert found.verdict == "healthy", found.summary

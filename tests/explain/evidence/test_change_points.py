@@ -167,3 +167,44 @@ def test_a_cause_that_full_steps_date_lies_between_two_of_them():
     build.layer("drop", "Dropout", p=0.1).scalar("eval_layers", 1.0, slice(AT, None))
     top = diagnose(thin(build)).hypotheses[0]
     assert (top.cause, top.step, top.since) == ("eval_mode_left_on", AT, 1024)
+
+
+def cut(*, told: bool = True, again: bool = False, by_turns: int = 0, layer: str = "fc1", until: int = AT) -> Build:
+    """Return a training in which a layer loses its gradient at a step; ``told`` with the cut behind it."""
+    build = late(ruin=False)
+    names = [f"{layer}.weight", f"{layer}.bias"]
+    for k in range(by_turns):
+        change(build, "gradients", 6.0 - 2 * (k % 2), 4.0 + 2 * (k % 2), 20 * k + 19, 20 * k + 20, names=names)
+    change(build, "gradients", 6.0, 4.0, until - 8, until, names=names)
+    if again:
+        change(build, "gradients", 4.0, 6.0, until + 92, until + 100, names=names)
+    place = ["train.py", 12, "x = self.fc2(x.detach())"]
+    seen = {"after": layer, "before": "fc2", "how": "shared", "place": place, "end": place}
+    lost = {"model": "Net", "cut": seen if told else None, "no_grad": {}, "unreached": [], "lost": [layer]}
+    return build.fact("cuts", until + 4, **lost)
+
+
+def test_a_layer_that_loses_its_gradient_behind_a_cut_is_cut_from_that_step_on():
+    found = diagnose(thin(cut()))
+    (top,) = found.hypotheses
+    assert (found.verdict, top.cause, top.step, top.since) == ("suspect", "detached_graph", AT, AT - 8)
+    assert "fc1 got gradients up to step 1192, and none from step 1200 on" in [one.statement for one in top.evidence]
+    assert [(place.line, place.what) for place in top.places] == [(12, "the graph ends")]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [cut(told=False), cut(again=True), cut(by_turns=6), cut(until=STEPS - 20)],
+    ids=["left_out_of_the_loss", "for_a_while", "by_turns", "just_now"],
+)
+def test_a_layer_that_is_left_out_for_a_reason_is_no_alarm(build):
+    found = diagnose(thin(build))
+    assert (found.verdict, found.hypotheses) == ("healthy", ()), found.summary
+
+
+def test_a_loss_that_is_cut_off_from_all_weights_is_named_with_its_step():
+    every = [f"fc{i}.{name}" for i in (1, 2, 3) for name in ("weight", "bias")]
+    build = change(late(ruin=False), "gradients", 6.0, 0.0, AT - 1, AT, names=every)
+    top = diagnose(thin(build.scalar("grad_norm", 0.0, slice(AT, None)))).hypotheses[0]
+    assert (top.cause, top.step, top.since) == ("detached_graph", AT, None)
+    assert "a loss that is cut off from the model since step 1200" in top.sentence

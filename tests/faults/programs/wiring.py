@@ -940,3 +940,22 @@ def gradient_reversal() -> None:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+
+
+@program("mlp", "detached_graph", step=400)
+def detached_from_a_step_on() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc1, self.fc2, self.head = nn.Linear(64, 64), nn.Linear(64, 64), nn.Linear(64, 10)
+            self.calls = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.calls += 1
+            x = F.relu(self.fc2(F.relu(self.fc1(x))))
+            x = x.detach() if self.calls > 400 else x
+            out: Tensor = self.head(x)
+            return out
+
+    model = Net()
+    fit(model, sgd(model, 0.02, momentum=0.9), batches(flat_digits(), 700))

@@ -189,6 +189,7 @@ static PyObject *light_ends(PyObject *object, PyObject *const *args, Py_ssize_t 
     line[AT_S] = self->last, line[RATE] = self->lr, line[NORM] = self->norm, line[WEIGHED] = self->weighed;
     line[BACKWARDS] = (double)self->losses, line[LOSS] = self->losses ? self->sum / (double)self->losses : 0.0;
     line[OUTSIDE] = self->outside.change;
+    line[MISSING] = self->weighed ? (double)self->missing : -1.0;
     line[CHANGED] = self->outside.which[0], line[CHANGED_TOO] = self->outside.which[1];
     memset(&self->outside, 0, sizeof self->outside);
     self->losses = 0, self->sum = 0.0;

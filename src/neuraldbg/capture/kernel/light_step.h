@@ -5,7 +5,7 @@
    address. */
 
 /* Columns of a line, the same as in steps/native_light_steps.py. */
-enum { AT_S, OWN_S, RATE, NORM, WEIGHED, BACKWARDS, LOSS, OUTSIDE, CHANGED, CHANGED_TOO, LINE };
+enum { AT_S, OWN_S, RATE, NORM, WEIGHED, BACKWARDS, LOSS, OUTSIDE, CHANGED, CHANGED_TOO, MISSING, LINE };
 /* Numbers shared with Python while steps are taken, the same as in steps/native_light_steps.py. */
 enum { USUAL_LOSS, USUAL_NORM, EVERY, READING_S, MEAN, SPREAD, SEEN, EXPECTED_S, MOST, SHARED };
 
@@ -52,7 +52,7 @@ typedef struct {
     int64_t taken; /* steps of the optimizer so far */
     /* of the current step */
     PyObject *seen; /* the newest call with gradients */
-    int64_t n, losses;
+    int64_t n, losses, missing; /* `missing`: tensors without a gradient, of those that are read */
     double sum, own, lr, norm, last;
     Outside outside;
     int weighed, odd;
@@ -142,6 +142,9 @@ static int weigh(Light *self) {
     if (!read_gradients(self, &self->all, self->taken / (every > 0 ? every : 1), &squares, &nonfinite) ||
         nonfinite > 0)
         return 0;
+    self->missing = 0;
+    for (Py_ssize_t i = 0; self->all.tensors && i < PyTuple_Size(self->all.tensors); i++)
+        self->missing += !self->all.plan[i].address;
     self->shared[READING_S] += 0.1 * (seconds() - began - self->shared[READING_S]);
     self->norm = sqrt(squares);
     self->odd = !a_number(self->norm) || self->norm >= self->shared[USUAL_NORM];

@@ -90,6 +90,10 @@ class Stream:
         """True if all gradients of the current light step were read."""
         self.kept: KeptElements | None = None
         """Elements of its weights after the last step, None before the first."""
+        self.missing: tuple[int, int] | None = None
+        """(newest step that native code has taken with all gradients, number of tensors without one in it)."""
+        self.turned: tuple[int, int] | None = None
+        """Steps between which that number last changed."""
         self.outside: Changed | None = None
         """The weights that something else has changed before the current step, None if nothing has."""
         self.awaited_norm: Awaited | None = None

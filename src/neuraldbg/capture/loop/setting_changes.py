@@ -35,6 +35,7 @@ _DROPOUT = nn.modules.dropout._DropoutNd  # noqa: SLF001
 Key: TypeAlias = "tuple[str, int | str]"
 """Name of a setting, with the number of its optimizer or the name of its model or layer."""
 _TRAINABLE: Key = ("trainable", "")
+_GRADED: Key = ("gradients", "")
 
 
 class SettingChanges:
@@ -46,6 +47,8 @@ class SettingChanges:
         self._frozen: frozenset[str] = frozenset()
         self._weights: frozenset[str] = frozenset()
         """Names of the parameters that were known when their number last changed."""
+        self._dry: frozenset[str] = frozenset()
+        """Names of the stepped parameters that require a gradient and had none in the last reading."""
         self._opts: dict[int, weakref.ref[Any]] = {}
         """Weak reference to the object of each optimizer by its number."""
         self._at = -1
@@ -63,6 +66,7 @@ class SettingChanges:
             return written
         now, before, known = dict(self._settings()), self._at, self._known
         self._known, self._at = now, step
+        written |= self._note_gradients(before, step)
         if now.get(_TRAINABLE) != known.get(_TRAINABLE) and not self._turned():
             known = {**known, _TRAINABLE: now.get(_TRAINABLE, 0.0)}  # the program has made another model
         self._note_replaced(before, step)
@@ -127,6 +131,26 @@ class SettingChanges:
         if not turned:
             self._frozen = frozen
         return turned
+
+    def _note_gradients(self, since: int, until: int) -> bool:
+        """Log the parameters that get no gradient any more, or get one again, though they require one and an optimizer
+        steps them. Return True if there are any. Optimizers that step by turns leave out parameters as they like.
+        """
+        scene = self._scene
+        if len(scene.optimizers.streams) != 1 or scene.by_hand:
+            return False
+        held = [w for w in scene.params.owned(scene.optimizers.streams[0].tensors()) if w.had_grad]
+        dry, now = self._dry, frozenset(w.name for w in held if w.ref.requires_grad and w.ref.grad is None)
+        self._dry = now
+        if dry == now or since < 0 or not dry <= {w.name for w in held}:
+            return False
+        stream = scene.optimizers.streams[0]
+        if stream.turned is not None and since < stream.turned[1] <= until:  # native code has seen the step
+            since, until = max(since, stream.turned[0]), stream.turned[1]
+        elif stream.missing is not None and stream.missing[0] < until:  # up to then it has seen no change
+            since = max(since, stream.missing[0])
+        counts = float(len(held) - len(dry)), float(len(held) - len(now))
+        return self._log(_GRADED, *counts, since, until, tuple(sorted(dry ^ now)))
 
     def _now_frozen(self) -> frozenset[str]:
         return frozenset(w.name for w in self._scene.params.by_id.values() if not w.ref.requires_grad)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from neuraldbg.capture.steps.step_accounting import Pace
     from neuraldbg.nouns import Layout
 
-AT_S, OWN_S, RATE, NORM, WEIGHED, BACKWARDS, LOSS, OUTSIDE, CHANGED, CHANGED_TOO, LINE = range(11)
+AT_S, OWN_S, RATE, NORM, WEIGHED, BACKWARDS, LOSS, OUTSIDE, CHANGED, CHANGED_TOO, MISSING, LINE = range(12)
 """Columns of a line, float64, and their number; the same as in ``kernel/light_loop.h``."""
 USUAL_LOSS, USUAL_NORM, EVERY, READING_S, MEAN, SPREAD, SEEN, EXPECTED_S, MOST, SHARED = range(10)
 """Indices of the float64 numbers shared with native code while steps are taken."""
@@ -281,6 +281,7 @@ class Light:
             for step, (line, spent) in enumerate(every, first)
         ]
         self._note_outside(stream, lines, first)
+        self._note_missing(stream, lines, first)
         # All but the time are assignments, not additions, so that a second call repeats them.
         self._hooks.step = first + count
         self._losses.total = total + int(lines[:, BACKWARDS].sum())
@@ -295,9 +296,25 @@ class Light:
         if (kept := stream.kept) is None:
             return
         for index in np.flatnonzero(lines[:, OUTSIDE]).tolist():
-            outside = kept.told(first + index, *lines[index, OUTSIDE:LINE].tolist())
+            outside = kept.told(first + index, *lines[index, OUTSIDE:MISSING].tolist())
             if outside is not None and len(self._optimizers.outside.of_native) < LINES:
                 self._optimizers.outside.of_native[first + index] = outside
+
+    @staticmethod
+    def _note_missing(stream: Stream, lines: npt.NDArray[np.float64], first: int) -> None:
+        """Note the newest step before which the number of tensors without a gradient changed."""
+        read = np.flatnonzero(lines[:, MISSING] >= 0)
+        counts = lines[read, MISSING]
+        if not len(read):
+            return
+        turns = np.flatnonzero(np.diff(counts)) + 1
+        before = stream.missing
+        if before is not None and before[1] != counts[0] and not len(turns):
+            turns = np.zeros(1, np.intp)
+        if len(turns):
+            at = int(turns[-1])
+            stream.turned = (first + int(read[at - 1]) if at else before[0] if before else -1), first + int(read[at])
+        stream.missing = first + int(read[-1]), int(counts[-1])
 
     def _sites_of(self, rows: npt.NDArray[np.float64] | None, number: int) -> Seen | None:
         if rows is None or self._seen is None:

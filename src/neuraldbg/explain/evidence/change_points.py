@@ -37,6 +37,8 @@ SLACK = 50
 """Steps before the lowest level of a loss from which a change may have ended its fall."""
 READINGS = 5
 """Readings of batches before an onset, and from it on, that are compared."""
+TURNS = 4
+"""Changes of what gets a gradient up to which they are changes of the program."""
 UNITS, OFF = 3.0, 3.0
 """Factor of the standard deviation, and standard deviations of the mean, by which inputs or targets come in other
 units; batches of one data set differ by far less."""
@@ -119,8 +121,11 @@ def _rates(run: RecordReadings, onset: int, best: int) -> Iterator[ChangePoint]:
 
 
 def _settings(run: RecordReadings) -> Iterator[ChangePoint]:
+    turns = len(run.run.versions(ChangeFact, what="gradients"))
     for _, fact in run.run.versions(ChangeFact):
         if fact.stream not in (None, run.stream) or not (words := _words(run, fact)):
+            continue
+        if fact.what == "gradients" and turns > TURNS:  # layers that are left out by turns, as at random
             continue
         before, after = (math.nan if value is None else value for value in (fact.before, fact.after))
         yield ChangePoint(fact.what, fact.since, fact.until, words, before, after, fact.name, fact.names)
@@ -140,6 +145,9 @@ def _words(run: RecordReadings, fact: ChangeFact) -> str:
     if fact.what == "weights":
         much = f", by {number(after)} times their size" if fact.after is not None else ""
         return f"something that is no optimizer changed {listing(fact.names) or 'weights'}{much}"
+    if fact.what == "gradients":
+        does = "gets" if len(fact.names) == 1 else "get"
+        return f"{listing(fact.names)} {does} {'no gradient any more' if after < before else 'a gradient again'}"
     if fact.what == "optimizer":
         return "another optimizer object took over"
     if fact.what == "maximize":

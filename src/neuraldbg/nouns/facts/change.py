@@ -16,7 +16,8 @@ class ChangeFact(Known):
     what: str
     """Setting: ``momentum``, ``weight_decay``, ``beta1``, ``beta2``, ``dampening`` or ``maximize`` of an optimizer,
     ``optimizer`` for an optimizer object that took the place of another, ``weights`` for weights that something else
-    than a step of the optimizer has changed, ``training`` for the mode of a model or of a layer, ``dropout`` for the
+    than a step of the optimizer has changed, ``gradients`` for the number of its parameters that get a gradient, of
+    those that got one before, ``training`` for the mode of a model or of a layer, ``dropout`` for the
     probability of a layer, ``trainable`` for the number of parameters that require a gradient."""
     since: int
     """Last step that ended with the value before."""
@@ -31,4 +32,5 @@ class ChangeFact(Known):
     name: str = ""
     """Path of the layer, or name of the model; empty for a setting of an optimizer."""
     names: tuple[str, ...] = ()
-    """Names of the parameters that were frozen, unfrozen or changed, at most 16."""
+    """Names of the parameters that were frozen, unfrozen or changed, that lost their gradient or got one again, at most
+    16."""

@@ -42,3 +42,5 @@ class CutsFact(Known):
     """The paths of layers that an optimizer holds and that got no gradient so far."""
     reached: tuple[str, ...] = ()
     """The paths of layers that got a gradient."""
+    lost: tuple[str, ...] = ()
+    """The paths of layers that an optimizer holds, and that got gradients before, but none in the step of the fact."""

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from neuraldbg.capture.loop.moments import Backward, Call
     from neuraldbg.capture.loop.optimizer_stream import Stream
     from neuraldbg.capture.loop.reader_context import Scene
+    from neuraldbg.capture.statistics.watched_parameter import Watched
 
 _PASSES, _OUTPUTS = 16, 4
 """Passes of a step, and outputs of each, that are recorded."""
@@ -285,16 +286,18 @@ class Cuts(Reader):
         reached = {w.layer for w in mine if w.had_grad}
         anywhere = {w.layer for w in self.scene.params.by_id.values() if w.had_grad}
         unreached = [w.layer for w in mine if not w.had_grad and w.layer not in reached and w.key in held]
-        if not unreached:
+        lost = _lost(mine, set(held))
+        gone = {*unreached, *lost}
+        if not gone:
             cut: dict[str, Any] | None = None
             off: dict[str, Place | None] = {}
         else:
             joint = self._joints.get(model.name)
-            off = {path: place for path, place in self._off.items() if path in unreached}
+            off = {path: place for path, place in self._off.items() if path in gone}
             cut = None
-            if joint is not None and joint.before in unreached and joint.after in anywhere:
+            if joint is not None and joint.before in gone and joint.after in anywhere and joint.after not in gone:
                 cut = {"after": joint.before, "before": joint.after, "how": joint.how, "place": joint.place}
-        rest = {"reached": sorted(reached), "unreached": list(dict.fromkeys(unreached))}
+        rest = {"reached": sorted(reached), "unreached": list(dict.fromkeys(unreached)), "lost": lost}
         self._found[model.name] = cut, off, rest
         self._log(model.name)
 
@@ -339,6 +342,14 @@ class Cuts(Reader):
             "place": _told(self._dry_place), "step": self._dry_step,
         }  # fmt: skip
         self.scene.log(FactKey.DRY, value)
+
+
+def _lost(mine: list[Watched], held: set[int]) -> list[str]:
+    """Return the layers that an optimizer holds, and that got gradients before, but none in this step, in which others
+    did.
+    """
+    now = {w.layer for w in mine if w.ref.grad is not None}
+    return list(dict.fromkeys(w.layer for w in mine if now and w.had_grad and w.layer not in now and w.key in held))
 
 
 def _kinship(before: Called, given: Tensor, adjacent: bool) -> str:

@@ -15,7 +15,8 @@ Evidence
     input has none and which does get gradients. Deliberate cuts are no fault: the branch gets its gradient elsewhere or
     in other steps (stop-gradient, a generator while its discriminator trains), is in no optimizer (a target network),
     does not require gradients, or carries the name of a part that is usually fixed (a backbone), unless its weights are
-    still those of a random initialisation. A layer whose output is not used is ``param_unused``. Of a whole
+    still those of a random initialisation. Layers that got gradients at first, and lose them for good where the graph
+    is cut behind them, are cut from that step on. A layer whose output is not used is ``param_unused``. Of a whole
     part without gradients it cannot be seen which of the two it is, where the cut itself was not; it is named as cut,
     since such a large part is not computed for nothing.
 
@@ -29,20 +30,33 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.causes.loop.param_not_in_optimizer import movement
+from neuraldbg.explain.evidence.change_points import TURNS
 from neuraldbg.explain.evidence.graph_wiring import MEANT, PART, access, as_drawn, cut_off, cuts, dry, line
 from neuraldbg.explain.evidence.record_readings import owner
-from neuraldbg.explain.evidence.wording import listing
+from neuraldbg.explain.evidence.wording import listing, verb
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.change import ChangeFact
+from neuraldbg.nouns.facts.cuts import CutsFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
-    from neuraldbg.nouns.facts.cuts import CutsFact, GraphCut
+    from neuraldbg.nouns.facts.cuts import GraphCut
     from neuraldbg.nouns.facts.dry import DryFact
 
 SEVERAL = 4
 """Number of layers with parameters from which a part is more than an unused head."""
+AFTER, AFTER_SHARE = 50, 0.02
+"""Steps, and share of the run, without a gradient from which a layer that got one before has lost it for good."""
+LATER = 1.5
+"""What a cut that begins in mid-run weighs less than one that is there from the first step: code that is run from a
+step on may be meant."""
+SINCE = Remedy(
+    "Find what the program does differently from that step on: a detach(), .data, .item(), numpy or torch.no_grad() "
+    "between the model and the loss, or a loss that is made of other numbers.",
+    "output = model(x)\nloss = loss_fn(output, target)  # not loss_fn(output.detach(), ...)\nloss.backward()",
+)
 HOW = {
     "shared": ("the input of {b!r} is the memory of the output of {a!r}, without its graph", 6.5),
     "shape": ("the input of {b!r} has the shape of the output of {a!r}, called just before, and no graph", 5.5),
@@ -55,13 +69,59 @@ def judge(case: Case) -> Finding | None:
     """Weigh a loss that reaches no parameter, then cuts between layers, then whole parts without gradients."""
     fact = dry(case)
     if fact is not None:
-        return _nothing_reached(case, fact)
+        return _nothing_reached(case, fact) or _since(case)
     for seen in cuts(case):
         found = _between(case, seen, seen.cut) if seen.cut is not None else None
         found = found or (_switched_off(case, seen) if seen.no_grad else None)
         if found is not None:
             return found
-    return _part(case)
+    return _since(case) or _part(case)
+
+
+def _since(case: Case) -> Finding | None:
+    """Weigh layers that got gradients at first and get none any more."""
+    turns = [fact for _, fact in case.run.versions(ChangeFact, what="gradients")]
+    if not turns or len(turns) > TURNS or not (turns[-1].after or 0.0) < (turns[-1].before or 0.0):
+        return None  # they get gradients again, or by turns
+    turn, last = turns[-1], case.run.steps or 0
+    if last - turn.until < max(AFTER, AFTER_SHARE * last):
+        return None
+    weigh = Weighing()
+    when = f"step {turn.until}" if turn.until <= turn.since + 1 else f"a step between {turn.since} and {turn.until}"
+    lost = list(dict.fromkeys(owner(name) for name in turn.names))
+    said = f"{listing(lost)} got gradients up to step {turn.since}, and none from step {turn.until} on"
+    if not turn.after:
+        weigh.speaks(f"{said}: no parameter gets one any more", 5.0, 0, 1)
+        what, cut = "a loss that is cut off from the model", None
+    else:
+        seen = next((fact for fact in case.run.known_each(CutsFact) if set(fact.lost) & set(lost)), None)
+        cut = seen.cut if seen is not None and seen.cut is not None and seen.cut.after in lost else None
+        off = [path for path in lost if seen is not None and path in seen.no_grad]
+        if cut is None and not off:
+            return None  # what stands behind the others may be left out of the loss on purpose
+        if cut is not None:
+            how, weight = HOW[cut.how]
+            weigh.speaks(how.format(a=cut.after, b=cut.before), weight - LATER, cut.how)
+            what = f"a graph that is cut between {cut.after!r} and {cut.before!r}"
+        else:
+            weigh.speaks(f"{listing(off)} {verb(off, 'is', 'are')} called with gradients switched off", 5.0 - LATER)
+            what = f"a torch.no_grad() around {listing(off)} in training"
+        weigh.speaks(said, 1.5, len(lost), 0)
+        if any(MEANT.search(path.lower()) for path in lost):
+            weigh.against("by name they are parts that are often fixed on purpose, also in the middle of a run", 3.0)
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.0)
+    place = cut.end or cut.place if cut is not None else None
+    return weigh.conclude(
+        f"{what} since {when}: {listing(lost)} {verb(lost, 'gets', 'get')} no gradient any more",
+        _uncut(case, cut) if cut is not None else SINCE,
+        layer=cut.after if cut is not None else None,
+        step=turn.until,
+        since=turn.since if turn.until > turn.since + 1 else None,
+        failure=case.trouble.name or "layers that no longer learn",
+        at=place,
+        doing="the graph ends" if cut is not None and cut.end is not None else "the layer behind the cut is called",
+    )
 
 
 def _part(case: Case) -> Finding | None:
