@@ -280,8 +280,6 @@ class Light:
             line_of(line, spent, step, stream.index, began, self._sites_of(rows, step - first))
             for step, (line, spent) in enumerate(every, first)
         ]
-        self._note_outside(stream, lines, first)
-        self._note_missing(stream, lines, first)
         # All but the time are assignments, not additions, so that a second call repeats them.
         self._hooks.step = first + count
         self._losses.total = total + int(lines[:, BACKWARDS].sum())
@@ -290,6 +288,8 @@ class Light:
         self._optimizers.reading_s = float(self._shared[READING_S])
         if count > 1:
             self._shared[EXPECTED_S] = (lines[-1, AT_S] - lines[0, AT_S]) / (count - 1)
+        self._note_outside(stream, lines, first)
+        self._note_missing(stream, lines, first)
 
     def _note_outside(self, stream: Stream, lines: npt.NDArray[np.float64], first: int) -> None:
         """Note weights that something else than the optimizer has changed. ``first`` is the step of the first line."""
