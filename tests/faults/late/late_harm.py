@@ -134,7 +134,10 @@ def write_pairs(files: Sequence[str]) -> None:
                 (held if line["holds"] else dropped).setdefault(kind, []).append(line["task"])
     text = ['"""Written by late_harm.py: on which tasks each kind is what it says, measured bare with seed 0."""']
     for name, found in (("PAIRS", held), ("DROPPED", dropped)):
-        entries = [f'    "{kind}": ({", ".join(f"{task!r}" for task in tasks)},),' for kind, tasks in found.items()]
+        entries = [
+            f'    "{kind}": (' + ", ".join(map(json.dumps, tasks)) + ("),", ",),")[len(tasks) == 1]
+            for kind, tasks in found.items()
+        ]
         text += ["", f"{name}: dict[str, tuple[str, ...]] = {{", *entries, "}"]
     Path(__file__).with_name("late_pairs.py").write_text("\n".join(text) + "\n", encoding="utf-8")
 

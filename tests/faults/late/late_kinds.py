@@ -212,7 +212,7 @@ def features_detached(t: Any) -> None:
     t.forward = lambda x: t.model.head(t.model.features(x).detach())
 
 
-@fault("optimizer_stale_params")
+@fault("optimizer_stale_params", "param_not_in_optimizer")
 def model_replaced(t: Any) -> None:
     t.model = copy.deepcopy(t.model)
 
