@@ -14,7 +14,7 @@ import json
 import math
 import os
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,10 +32,12 @@ WORSE = 1.15
 """A loss above this many times that of the onset, and of the twin, is harm."""
 BETTER = 0.97
 """The twin's loss must fall below this many times that of the onset before a stall can be told."""
-STALL = 0.4
+STALL = 1 / 3
 """Share of the twin's improvement below which a training has stalled."""
 CALM = 1.10
 """Up to this many times the loss of the onset, or of the twin, nothing has happened."""
+APART = 1.25
+"""A harmless change must not end above this many times the twin's loss, whatever it had at the onset."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Harm:
 
     @property
     def calm(self) -> bool:
-        return not self.error and self.end <= CALM * max(self.at, self.twin)
+        return not self.error and self.end <= min(CALM * max(self.at, self.twin), APART * self.twin)
 
     def holds(self, *, harmless: bool) -> bool:
         """Whether the program is what its kind says."""
@@ -131,7 +133,10 @@ def write_pairs(files: Sequence[str]) -> None:
     for kind in KINDS:
         for line in lines:
             if line["kind"] == kind:
-                (held if line["holds"] else dropped).setdefault(kind, []).append(line["task"])
+                harm = Harm(*(line[each.name] for each in fields(Harm)))
+                (held if harm.holds(harmless=KINDS[kind].harmless) else dropped).setdefault(kind, []).append(
+                    line["task"]
+                )
     text = ['"""Written by late_harm.py: on which tasks each kind is what it says, measured bare with seed 0."""']
     for name, found in (("PAIRS", held), ("DROPPED", dropped)):
         entries = [

@@ -464,6 +464,13 @@ def head_initialised_again(t: Any) -> None:
     t.model.head.reset_parameters()
 
 
+@fault()
+def model_initialised_again(t: Any) -> None:
+    for module in t.model.modules():
+        if hasattr(module, "reset_parameters"):
+            module.reset_parameters()
+
+
 @fault(before=keep_early)
 def early_checkpoint_loaded(t: Any) -> None:
     t.model.load_state_dict(t.early)

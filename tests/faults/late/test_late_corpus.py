@@ -97,9 +97,10 @@ def test_a_change_works_from_its_step_on(kind):
     ("losses", "harmed", "calm"),
     [
         ((1.0, 1.5, 0.9), True, False),  # worse than before
-        ((1.0, 1.0, 0.5), True, True),  # stalls where the twin goes on
+        ((1.0, 1.0, 0.85), True, True),  # stalls where the twin goes on
         ((1.0, 1.0, 0.99), False, True),  # nobody learnt anything
         ((1.0, 0.6, 0.5), False, True),
+        ((1.0, 0.8, 0.5), False, False),  # recovers, far behind the twin,
         ((1.0, math.inf, 0.5), True, False),
     ],
 )
