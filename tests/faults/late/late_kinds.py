@@ -229,6 +229,12 @@ def optimizer_of_the_head(t: Any) -> None:
     t.optimizer = rebuilt(t, t.model.head.parameters())
 
 
+@fault("param_not_in_optimizer")
+def optimizer_of_one_group(t: Any) -> None:
+    t.scheduler = None
+    t.optimizer = rebuilt(t, [p for p in t.model.parameters() if p.dim() == 1])  # "no decay", and nothing else
+
+
 @fault("optimizer_state_lost")
 def optimizer_rebuilt_each_step(t: Any) -> None:
     t.scheduler = None
@@ -266,7 +272,7 @@ def accumulated_undivided(t: Any) -> None:
 
     def update(old: Callable[[], None]) -> None:
         t.micro += 1
-        if t.micro % 16 == 0:
+        if t.micro % 64 == 0:
             old()
             t.optimizer.zero_grad()
 
