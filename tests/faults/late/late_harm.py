@@ -127,7 +127,8 @@ def measured(programs: Sequence[Late]) -> list[Harm]:
 
 def write_pairs(files: Sequence[str]) -> None:
     """Write which kinds hold on which tasks, and which do not."""
-    lines = [json.loads(line) for name in files for line in Path(name).read_text(encoding="utf-8").splitlines()]
+    read = [json.loads(line) for name in files for line in Path(name).read_text(encoding="utf-8").splitlines()]
+    lines = {(line["kind"], line["task"]): line for line in read}.values()  # what was measured again counts
     held: dict[str, list[str]] = {}
     dropped: dict[str, list[str]] = {}
     for kind in KINDS:
