@@ -39,6 +39,9 @@ CALM = 1.10
 APART = 1.25
 """A harmless change must not end above this many times the twin's loss, whatever it had at the onset."""
 
+NOISY = ("convnet",)
+"""Tasks whose loss on clean data goes up and down by more than a stall would show."""
+
 
 @dataclass(frozen=True)
 class Harm:
@@ -55,7 +58,11 @@ class Harm:
 
     @property
     def stalled(self) -> bool:
-        return self.twin < BETTER * self.at and self.at - self.end < STALL * (self.at - self.twin)
+        return (
+            self.task not in NOISY
+            and self.twin < BETTER * self.at
+            and self.at - self.end < STALL * (self.at - self.twin)
+        )
 
     @property
     def harmed(self) -> bool:
