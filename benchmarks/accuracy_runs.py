@@ -87,17 +87,21 @@ def _text_of_function(one: Program) -> str:
 
 def recorded(job: Job) -> RunRecord:
     """Return the record of a program, from the cache if there is one."""
-    wanted = CACHE / f"{key(job)}-{recording()}.pkl"
+    return kept(programs()[job.name], key(job), job)
+
+
+def kept(one: Program, named: str, job: Job) -> RunRecord:
+    """Return the record that the cache has under a name, or run the program and keep it there."""
+    wanted = CACHE / f"{named}-{recording()}.pkl"
     if not wanted.exists() and job.stale_ok:
-        older = sorted(CACHE.glob(f"{key(job)}-*.pkl"), key=os.path.getmtime)
+        older = sorted(CACHE.glob(f"{named}-*.pkl"), key=os.path.getmtime)
         wanted = older[-1] if older else wanted
     if wanted.exists():
         found: RunRecord = _unpacked(pickle.loads(zlib.decompress(wanted.read_bytes())))  # noqa: S301 (our own file)
         return found
-    one = programs()[job.name]
     run, _ = record(one, job.seed, dict(job.capture))
     CACHE.mkdir(parents=True, exist_ok=True)
-    for old in CACHE.glob(f"{key(job)}-*.pkl"):
+    for old in CACHE.glob(f"{named}-*.pkl"):
         old.unlink(missing_ok=True)
     half = wanted.with_suffix(f".{os.getpid()}")
     half.write_bytes(zlib.compress(pickle.dumps(_packed(run), protocol=5), 1))
