@@ -208,3 +208,34 @@ def test_a_loss_that_is_cut_off_from_all_weights_is_named_with_its_step():
     top = diagnose(thin(build.scalar("grad_norm", 0.0, slice(AT, None)))).hypotheses[0]
     assert (top.cause, top.step, top.since) == ("detached_graph", AT, None)
     assert "a loss that is cut off from the model since step 1200" in top.sentence
+
+
+def written(before: float, at_once: float, end: float, **more: object) -> Build:
+    """Return a training whose weights were written to at a step, with its loss before, right after and at the end."""
+    values = sound(STEPS)
+    scale = before / float(np.median(values[AT - 50 : AT]))
+    values[:AT] *= scale
+    steps = np.arange(STEPS - AT)
+    values[AT:] = end + (at_once - end) * np.exp(-steps / 20)
+    values[AT:] *= np.exp(0.02 * np.random.default_rng(0).standard_normal(STEPS - AT))
+    return change(Build(steps=STEPS).loss(values), "weights", None, 1.4, AT - 1, AT, names=["fc2.weight"], **more)
+
+
+def test_weights_that_were_written_to_are_the_cause_of_what_they_cost():
+    (top,) = diagnose(thin(written(0.05, 2.0, 0.4))).hypotheses
+    assert (top.cause, top.layer, top.step, top.since) == ("weights_overwritten", "fc2", AT, None)
+    said = [one.statement for one in top.evidence]
+    assert any("the loss was at 0.05" in one and "in the steps right after it" in one for one in said)
+    assert any("has not come back to that level" in one for one in said)
+
+
+def test_weights_that_were_written_to_without_a_loss_that_lasts_are_no_alarm():
+    for end in (0.05, 0.03):
+        found = diagnose(thin(written(0.05, 2.0, end)))
+        assert (found.verdict, found.hypotheses) == ("healthy", ()), found.summary
+    assert diagnose(thin(written(0.5, 0.05, 0.04))).verdict == "healthy", "a better state"
+
+
+def test_a_training_that_begins_anew_with_another_optimizer_is_meant():
+    build = change(written(0.05, 2.0, 0.4), "optimizer", None, None, AT - 1, AT)
+    assert all(one.cause != "weights_overwritten" or one.confidence < 0.5 for one in diagnose(thin(build)).hypotheses)

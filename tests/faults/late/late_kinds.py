@@ -246,7 +246,7 @@ def optimizer_rebuilt_each_step(t: Any) -> None:
     around(t, "clear", clear)
 
 
-@fault("update_lost")
+@fault("update_lost", "weights_overwritten")
 def checkpoint_loaded_each_step(t: Any) -> None:
     best = copy.deepcopy(t.model.state_dict())
     around(t, "update", lambda old: (old(), t.model.load_state_dict(best)))
@@ -261,7 +261,7 @@ def keep_early(t: Any) -> None:
     around(t, "after", after)
 
 
-@fault("update_lost", before=keep_early)
+@fault("update_lost", "weights_overwritten", before=keep_early)
 def early_checkpoint_every_30(t: Any) -> None:
     around(t, "clear", lambda old: (old(), (t.step - t.at) % 30 == 0 and t.model.load_state_dict(t.early)))
 
@@ -465,31 +465,31 @@ def weights_cast_each_step(t: Any) -> None:
     around(t, "update", update)
 
 
-@fault()
+@fault("weights_overwritten")
 def head_initialised_again(t: Any) -> None:
     t.model.head.reset_parameters()
 
 
-@fault()
+@fault("weights_overwritten")
 def model_initialised_again(t: Any) -> None:
     for module in t.model.modules():
         if hasattr(module, "reset_parameters"):
             module.reset_parameters()
 
 
-@fault(before=keep_early)
+@fault("weights_overwritten", before=keep_early)
 def early_checkpoint_loaded(t: Any) -> None:
     t.model.load_state_dict(t.early)
 
 
-@fault()
+@fault("weights_overwritten")
 def weights_multiplied(t: Any) -> None:
     with torch.no_grad():
         for p in t.model.parameters():
             p.mul_(6)
 
 
-@fault()
+@fault("weights_overwritten")
 def noise_on_weights(t: Any) -> None:
     def update(old: Callable[[], None]) -> None:
         old()

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.evidence.symptom import KINDS
+from neuraldbg.nouns.facts.change import ChangeFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -19,6 +20,8 @@ def dated(case: Case, hypothesis: Hypothesis) -> Hypothesis:
     step, onset = hypothesis.step, case.onset
     if not step or hypothesis.since is not None or not case.skips or step == onset:
         return hypothesis
+    if any(one.until == step and one.since == step - 1 for _, one in case.run.versions(ChangeFact)):
+        return hypothesis  # a change of the program whose step is known
     before = case.last_read(step)
     if before is None or before >= step - 1 or not case.was_read(step):
         return hypothesis

@@ -13,8 +13,9 @@ Evidence
     In each step a few elements of the weights are compared with what the step before has left. A change of more than
     0.3 of a weight's size is a fact, with its step and its parameters; averages that are swapped in and out again,
     clipping and constraints are smaller, or gone before the next step. It is weighed where the trouble began right
-    after it. A program that changes its weights all the time, and trained well with it, does so on purpose; a jump
-    without such a change has another cause, such as a learning rate that was raised.
+    after it, or where the loss lost a quarter of what was learnt at once and has not come back to its level. A program
+    that changes its weights all the time, and trained well with it, does so on purpose, and so does one that begins
+    anew with another optimizer; a jump without such a change has another cause, such as a rate that was raised.
 
 What to do
     Find the code that writes to these weights, and do it before the training. Where it is meant, as in a pruning or a
@@ -23,12 +24,15 @@ What to do
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
 from neuraldbg.explain.evidence.late_changes import weigh_change
 from neuraldbg.explain.evidence.record_readings import owner
-from neuraldbg.explain.evidence.wording import listing, plural
+from neuraldbg.explain.evidence.wording import listing, number, plural
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.change import ChangeFact
@@ -36,52 +40,99 @@ from neuraldbg.nouns.facts.resume import ResumeFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
-    from neuraldbg.explain.evidence.change_points import ChangePoint
     from neuraldbg.explain.finding import Finding
 
 AT_ONCE = 3
-"""Steps within which other weights show in the loss: at the next step, or, in evaluations, soon after."""
+"""Steps within which other weights show in the loss: at the next step, or soon after."""
 OFTEN = 3
 """Earlier changes of the same kind without harm from which a program is known to make them on purpose."""
+LOST = 0.25
+"""Share of what was learnt that a change must cost at once, where the loss falls again afterwards."""
+NOISES, ABOVE = 3.0, 0.05
+"""Standard errors, and share of the level before, by which the loss must still lie above that level at the end."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh a change of weights from outside that came right before the trouble."""
+    """Weigh changes of weights from outside by the loss before them, right after them and at the end."""
+    turns = [one for _, one in case.run.versions(ChangeFact, what="weights")]
     change, onset = case.change("weights"), case.onset
-    if change is None or onset is None or not case.trouble.any:
-        return None
-    weigh, late = Weighing(), onset - change.until
-    weigh_change(case, weigh, change, 5.0 if late <= AT_ONCE else 2.0)
-    if late > AT_ONCE:
-        weigh.against(f"the trouble began {plural(late, 'step')} later: other weights show at once", 2.0, late, AT_ONCE)
-    before = [one for _, one in case.run.versions(ChangeFact, what="weights") if one.until < change.until]
-    if len(before) >= OFTEN:
-        weigh.against(
-            f"the program had changed weights in this way {len(before)} times before, without harm",
-            3.0, len(before), OFTEN,
-        )  # fmt: skip
-    if any(fact.model_loaded == change.until for fact in case.run.known_each(ResumeFact)):
+    if change is not None and onset is not None and case.trouble.any:
+        late = onset - change.until
+        weigh = Weighing()
+        weigh_change(case, weigh, change, 5.0 if late <= AT_ONCE else 2.0)
+        if late > AT_ONCE:
+            said = f"the trouble began {plural(late, 'step')} later: other weights show at once"
+            weigh.against(said, 2.0, late, AT_ONCE)
+        weigh.speaks(case.trouble.phrase, 1.0)
+        return _found(case, weigh, turns, change.until, change.since, change.names)
+    for turn in turns:
+        weigh = Weighing()
+        if _costly(case, weigh, turn, sum(one.until > turn.until for one in turns)):
+            return _found(case, weigh, turns, turn.until, turn.since, turn.names)
+    return None
+
+
+def _costly(case: Case, weigh: Weighing, turn: ChangeFact, more: int) -> bool:
+    """Weigh a loss that rose with a change, or with it and ``more`` of its kind, and has not come back to the level
+    before; return False if it did not, or has.
+    """
+    loss = case.loss
+    values = loss.finite.values
+    at = int(np.searchsorted(loss.finite.steps, turn.until))
+    before, after = values[max(0, at - loss.window) : at], values[at : at + AT_ONCE]
+    if len(before) < loss.window or len(after) < AT_ONCE or len(values) - at < loss.window:
+        return False
+    level, error = float(np.median(before)), loss.noise / float(np.sqrt(loss.window))
+    if not loss.last > level + max(NOISES * error, ABOVE * abs(level)):
+        return False
+    rose = float(np.median(after)) - level
+    share = _lost(level, level + rose, loss.initial)
+    if share > LOST and rose > NOISES * loss.noise:
+        said = f"the loss was at {number(level)} before, and at {number(level + rose)} in the steps right after it"
+        weigh.speaks(said, 4.0, share, LOST)
+    elif more >= OFTEN:
+        weigh.speaks(f"it was at {number(level)} before, and more changes of this kind came with its rise", 2.5, more)
+    else:
+        return False
+    weigh.speaks(f"it has not come back to that level: it ends at {number(loss.last)}", 1.5, loss.last, level)
+    return True
+
+
+def _lost(level: float, now: float, initial: float) -> float:
+    """Return the share of what was learnt that a rise undoes; of a loss that falls by orders of magnitude, of those."""
+    plain = (now - level) / (initial - level) if initial > level else 1.0
+    if not 0 < level < initial or now <= 0:
+        return plain
+    return max(plain, math.log(now / level) / math.log(initial / level))
+
+
+def _found(
+    case: Case, weigh: Weighing, turns: list[ChangeFact], until: int, since: int, names: tuple[str, ...]
+) -> Finding:
+    """Weigh signs that a change is meant, and conclude."""
+    before = sum(one.until < until for one in turns)
+    if before >= OFTEN:
+        said = f"the program had changed weights in this way {before} times before, without harm"
+        weigh.against(said, 3.0, before, OFTEN)
+    if any(abs(one.until - until) <= AT_ONCE for _, one in case.run.versions(ChangeFact, what="optimizer")):
+        weigh.against("another optimizer object took over then, as when a training begins anew", 3.0)
+    if any(fact.model_loaded == until for fact in case.run.known_each(ResumeFact)):
         weigh.speaks("a checkpoint was loaded into the model at that step", 0.5)
-    weigh.speaks(case.trouble.phrase, 1.0)
-    names = listing(change.names) if change.names else "the weights"
+    said = listing(names) if names else "the weights"
+    when = f"at step {until}" if until <= since + 1 else f"between steps {since} and {until}"
+    layers = {owner(name) for name in names}
     return weigh.conclude(
-        f"weights that were overwritten: something that is no optimizer changed {names} {change.when}",
+        f"weights that were overwritten: something that is no optimizer changed {said} {when}",
         Remedy(
-            f"Find the code that writes to {names} between two steps: an assignment to .data, an operation in place "
+            f"Find the code that writes to {said} between two steps: an assignment to .data, an operation in place "
             "under torch.no_grad(), load_state_dict, an initialisation. Leave it out, or do it before the training.",
-            f"with torch.no_grad():\n    ...  # what writes to {names}: before the loop, not in it",
+            f"with torch.no_grad():\n    ...  # what writes to {said}: before the loop, not in it",
         ),
-        layer=_layer(change),
-        step=change.until,
-        since=change.since if change.until > change.since + 1 else None,
-        failure=case.trouble.name,
+        layer=layers.pop() if len(layers) == 1 else None,
+        step=until,
+        since=since if until > since + 1 else None,
+        failure=case.trouble.name or "lost progress",
     )
-
-
-def _layer(change: ChangePoint) -> str | None:
-    """Return the layer that all changed parameters belong to, None if there are several."""
-    layers = {owner(name) for name in change.names}
-    return layers.pop() if len(layers) == 1 else None
 
 
 CAUSE = Cause(
