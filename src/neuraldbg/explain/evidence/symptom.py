@@ -13,6 +13,7 @@ from neuraldbg.explain.evidence.change_points import SETTLED, ChangePoint, chang
 from neuraldbg.explain.evidence.loss_curve import ENOUGH, FEW
 from neuraldbg.explain.evidence.record_readings import RecordReadings
 from neuraldbg.explain.evidence.second_signs import second_sign
+from neuraldbg.explain.evidence.setbacks import worst_setback
 from neuraldbg.explain.evidence.wording import number, plural
 from neuraldbg.nouns.facts.accumulation import AccumulationFact
 from neuraldbg.nouns.facts.loss import LossFact
@@ -68,6 +69,8 @@ that is lost in a jump is suspect if there is a second sign of harm."""
 TIMES, LOST_ORDERS = 10.0, 0.5
 """Factor above the lowest level, and share of the orders of magnitude by which a loss had fallen, that a jump of a loss
 without classes must undo. (A cross entropy near 0 is raised as much by any augmentation or smoothing of labels.)"""
+ENDLESS = 100.0
+"""Factor of the first loss, below 0, at which a loss that was positive has no floor."""
 CLEAR = 0.05
 """Share of the initial loss above which a loss that ends higher is said to have risen."""
 
@@ -230,10 +233,37 @@ def find_trouble(run: RecordReadings) -> Trouble:
     kind = _collapse(run)
     if kind:
         return Trouble(kind, run.loss.risen_from, _rose(run, run.stream))
+    if (found := _runs_away(run) or _set_back(run)) is not None:
+        return found
     if _still(run):
         steps = plural(run.run.steps or len(run.history), "step")
         return Trouble("still", int(run.history.steps[0]), f"no weight changed in {steps}")
     return _starved(run) or _evaluated(run) or _course(run)
+
+
+def _runs_away(run: RecordReadings) -> Trouble | None:
+    """Return the symptom of a loss that was never below 0 and falls without end: it is maximised, or has no floor."""
+    loss = run.loss
+    values, steps = loss.finite.values, loss.finite.steps
+    if not loss.alone or len(values) < ENOUGH or not values[: len(values) // 10].min() >= 0:
+        return None
+    if not loss.last < -ENDLESS * max(loss.initial, loss.noise):
+        return None
+    at = int(np.flatnonzero(values >= 0)[-1]) + 1
+    said = f"{run.loss_words()} was never below 0 up to step {int(steps[at - 1])}, and fell to {loss.ending} from there"
+    return Trouble("diverged", int(steps[at]), said)
+
+
+def _set_back(run: RecordReadings) -> Trouble | None:
+    """Return the symptom of a loss that jumped at the very step at which the program changed something, and that has
+    not come back to its level.
+    """
+    found = worst_setback(run)
+    if found is None:
+        return None
+    step, cost = found
+    said = f"{run.loss_words()} was at {number(cost.before)}, jumped to {number(cost.after)} at step {step}"
+    return Trouble("relapsed", step, f"{said}, and ends at {number(cost.end)}")
 
 
 def _evaluated(run: RecordReadings) -> Trouble | None:

@@ -13,11 +13,23 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Hypothesis
 
 
+def _renewed(case: Case) -> tuple[int, int] | None:
+    """Return the steps between which the loss came to be computed in another way, if the symptom began there."""
+    if not case.loss.renewed or case.onset is None:
+        return None
+    since, until = case.loss.renewed[-1]
+    if not since < case.onset <= until:
+        return None
+    return since, case.onset
+
+
 def dated(case: Case, hypothesis: Hypothesis) -> Hypothesis:
     """Return a hypothesis with the interval in which its cause began, where its step is the first that was read after a
     stretch of light steps. If the symptom that it explains began in that stretch, the cause did no later.
     """
     step, onset = hypothesis.step, case.onset
+    if step == 0 and hypothesis.category == "loss" and (turn := _renewed(case)) is not None:
+        return replace(hypothesis, step=turn[1], since=turn[0])
     if not step or hypothesis.since is not None or not case.skips or step == onset:
         return hypothesis
     if any(one.until == step and one.since == step - 1 for _, one in case.run.versions(ChangeFact)):

@@ -33,11 +33,18 @@ from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
+    Ints = npt.NDArray[np.int64]
+    Bools = npt.NDArray[np.bool_]
+
 STALE = 0.9
 """Share of parameters with an old gradient from which a step counts as not cleared."""
+CLEARED, STALE_READ = 3, 5
+"""Steps without old gradients at first, and with them from then on, by which a loop has changed for good."""
 REMEDY = Remedy(
     "Clear the gradients once per optimizer step, before the backward pass.",
     "optimizer.zero_grad()\nloss.backward()\noptimizer.step()",
@@ -70,7 +77,9 @@ def _judge_stream(case: Case, stream: int) -> Finding | None:
     if not len(values):
         return None
     hit = values >= STALE
-    share = float(hit.mean())
+    share, late = float(hit.mean()), _from_then_on(case, steps, hit)
+    if late is not None:
+        return late
     if share < 0.5:
         return None
     weigh, first = Weighing(), int(steps[np.flatnonzero(hit)[0]])
@@ -99,6 +108,30 @@ def _judge_stream(case: Case, stream: int) -> Finding | None:
         "gradients that are never cleared: every step adds to the sum of all gradients before it",
         BY_HAND if by_hand else REMEDY,
         step=first,
+        failure=case.trouble.name or "gradient pile-up",
+    )
+
+
+def _from_then_on(case: Case, steps: Ints, hit: Bools) -> Finding | None:
+    """Weigh gradients that were cleared at first, and never from a step on."""
+    at = int(np.argmax(hit)) if hit.any() else 0
+    if at < CLEARED or len(hit) - at < STALE_READ or not hit[at:].all():
+        return None
+    weigh, since, until = Weighing(), int(steps[at - 1]), int(steps[at])
+    weigh.speaks(
+        f"no parameter carried an old gradient before the backward pass up to step {since}, and nearly all did in all "
+        f"{plural(len(hit) - at, 'step')} that were read from step {until} on", 6.0, 1.0, STALE,
+    )  # fmt: skip
+    onset = case.onset
+    if onset is not None and since < onset <= until:
+        until = onset  # the sum shows in the loss at once
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.0)
+    return weigh.conclude(
+        "gradients that are no longer cleared: every step adds to the sum of all gradients since then",
+        REMEDY if case.run.info.optimizers else BY_HAND,
+        step=until,
+        since=since if until > since + 1 else None,
         failure=case.trouble.name or "gradient pile-up",
     )
 

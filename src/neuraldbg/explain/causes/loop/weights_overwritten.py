@@ -24,14 +24,12 @@ What to do
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
 from neuraldbg.explain.evidence.late_changes import weigh_change
 from neuraldbg.explain.evidence.record_readings import owner
+from neuraldbg.explain.evidence.setbacks import AT_ONCE, LOST, setback
 from neuraldbg.explain.evidence.wording import listing, number, plural
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
@@ -42,14 +40,8 @@ if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
-AT_ONCE = 3
-"""Steps within which other weights show in the loss: at the next step, or soon after."""
 OFTEN = 3
 """Earlier changes of the same kind without harm from which a program is known to make them on purpose."""
-LOST = 0.25
-"""Share of what was learnt that a change must cost at once, where the loss falls again afterwards."""
-NOISES, ABOVE = 3.0, 0.05
-"""Standard errors, and share of the level before, by which the loss must still lie above that level at the end."""
 
 
 def judge(case: Case) -> Finding | None:
@@ -76,34 +68,20 @@ def _costly(case: Case, weigh: Weighing, turn: ChangeFact, more: int) -> bool:
     """Weigh a loss that rose with a change, or with it and ``more`` of its kind, and has not come back to the level
     before; return False if it did not, or has.
     """
-    loss = case.loss
-    values = loss.finite.values
-    at = int(np.searchsorted(loss.finite.steps, turn.until))
-    before, after = values[max(0, at - loss.window) : at], values[at : at + AT_ONCE]
-    if len(before) < loss.window or len(after) < AT_ONCE or len(values) - at < loss.window:
+    cost = setback(case, turn.since, turn.until)
+    if cost is None:
         return False
-    level, error = float(np.median(before)), loss.noise / float(np.sqrt(loss.window))
-    if not loss.last > level + max(NOISES * error, ABOVE * abs(level)):
-        return False
-    rose = float(np.median(after)) - level
-    share = _lost(level, level + rose, loss.initial)
-    if share > LOST and rose > NOISES * loss.noise:
-        said = f"the loss was at {number(level)} before, and at {number(level + rose)} in the steps right after it"
+    share = max(cost.share, cost.orders)
+    if cost.sharp and share > LOST:
+        said = f"the loss was at {number(cost.before)} before, and at {number(cost.after)} in the steps right after it"
         weigh.speaks(said, 4.0, share, LOST)
     elif more >= OFTEN:
-        weigh.speaks(f"it was at {number(level)} before, and more changes of this kind came with its rise", 2.5, more)
+        said = f"it was at {number(cost.before)} before, and more changes of this kind came with its rise"
+        weigh.speaks(said, 2.5, more)
     else:
         return False
-    weigh.speaks(f"it has not come back to that level: it ends at {number(loss.last)}", 1.5, loss.last, level)
+    weigh.speaks(f"it has not come back to that level: it ends at {number(cost.end)}", 1.5, cost.end, cost.before)
     return True
-
-
-def _lost(level: float, now: float, initial: float) -> float:
-    """Return the share of what was learnt that a rise undoes; of a loss that falls by orders of magnitude, of those."""
-    plain = (now - level) / (initial - level) if initial > level else 1.0
-    if not 0 < level < initial or now <= 0:
-        return plain
-    return max(plain, math.log(now / level) / math.log(initial / level))
 
 
 def _found(
@@ -115,7 +93,7 @@ def _found(
         said = f"the program had changed weights in this way {before} times before, without harm"
         weigh.against(said, 3.0, before, OFTEN)
     if any(abs(one.until - until) <= AT_ONCE for _, one in case.run.versions(ChangeFact, what="optimizer")):
-        weigh.against("another optimizer object took over then, as when a training begins anew", 3.0)
+        weigh.against("another optimizer object took over then, as when a training begins anew", 5.0)
     if any(fact.model_loaded == until for fact in case.run.known_each(ResumeFact)):
         weigh.speaks("a checkpoint was loaded into the model at that step", 0.5)
     said = listing(names) if names else "the weights"

@@ -93,7 +93,10 @@ def sits_under(term: LossTerm) -> bool:
 
 
 def _floor(case: Case, weigh: Weighing, lowest: float, classes: int) -> None:
-    best = float(case.loss.finite.values.min()) if len(case.loss.finite) else float("nan")
+    known = case.loss.finite
+    if case.loss.renewed:  # a loss that was computed in another way before has no floor there
+        known = known.between(case.loss.renewed[-1][1], int(known.steps[-1])) if len(known) else known
+    best = float(known.values.min()) if len(known) else float("nan")
     if best < lowest - 0.01:
         said = f"the loss fell to {number(best)} (lowest loss), below what probabilities allow with {classes} classes"
         weigh.against(said, 4.0, best, lowest)

@@ -79,14 +79,14 @@ def _only_term(case: Case) -> Finding | None:
     if len(case.terms) != 1 or not case.alone or (case.optimizer is not None and case.optimizer.owned == 0):
         return None
     term, slots = case.terms[0], targets.slots(case)
+    change = case.change("sign", "maximize")
+    if change is not None and _turned(case, change):  # passes of two kinds, one after the other
+        return _late(case, term, change)
     if any(not slot.single or not slot.alone for slot in slots):
         return None
     # A term that is minimised in some readings, as where steps alternate, is negated on purpose.
     signs = {t.sign for _, t in targets.readings(case)}
     maximised = any(slot.maximised for slot in slots)
-    change = case.change("sign", "maximize")
-    if change is not None and _turned(case, change):
-        return _late(case, term, change)
     if signs != ({1} if maximised else {-1}):
         return None
     return _weigh(case, term, maximised)

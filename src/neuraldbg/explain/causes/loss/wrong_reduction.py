@@ -22,12 +22,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
 from neuraldbg.explain.edits import before
 from neuraldbg.explain.evidence.optimizer_steps import weigh_bearing
+from neuraldbg.explain.evidence.setbacks import AT_ONCE
 from neuraldbg.explain.evidence.wording import moved, number
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.loss import LossFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -58,12 +62,59 @@ def summed(term: LossTerm) -> int:
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the first summed term, in a loss that ends in a sum."""
+    """Weigh a loss that grew by a factor from a step on, then the first summed term, in a loss that ends in a sum."""
+    grown = _grown(case)
+    if grown is not None:
+        return grown
     if not at_root(case.loss_ops):
         return None
     for term in case.terms:
         if term.reduction == "sum" and summed(term) >= MANY:
             return _weigh(case, term, summed(term))
+    return None
+
+
+def _grown(case: Case) -> Finding | None:
+    """Weigh a sum in the place of a mean, or a new factor, from a step on at which the loss jumped by it."""
+    change, onset = case.change("loss"), case.onset
+    if change is None or onset is None or not case.trouble.broke:
+        return None
+    facts = case.run.versions(LossFact, stream=case.stream)
+    old = next((fact for step, fact in reversed(facts) if step <= change.since), None)
+    new = next((fact for step, fact in facts if step >= change.until), None)
+    if old is None or new is None or [t.kind for t in old.terms] != [t.kind for t in new.terms]:
+        return None
+    totals = [any(t.reduction == "sum" for t in fact.terms) for fact in (old, new)]
+    factors = [fact.ops.count("mul") + fact.ops.count("div") for fact in (old, new)]
+    jump = _jump(case, change.since, min(onset, change.until))
+    if not (totals == [False, True] or (totals[0] == totals[1] and factors[1] > factors[0])) or jump is None:
+        return None
+    step, grew = jump
+    weigh = Weighing()
+    how = "is a sum, which was a mean before" if totals[1] and not totals[0] else "has a factor that it did not have"
+    weigh.speaks(f"the loss {how}, from {change.when.removeprefix('at ')} on", 3.0, "sum", "mean")
+    weigh.speaks(f"it became {number(grew)} times as large from one step to the next", 2.0, grew, MANY)
+    weigh.speaks(case.trouble.phrase, 1.0)
+    return weigh.conclude(
+        f"a loss that grew by a factor: it {how} since step {step}, and so do its gradients",
+        Remedy(
+            "Keep the loss a mean, with the factor that the learning rate was chosen for, all the time; or divide the "
+            "rate by the new factor.",
+            f"loss = loss / {number(grew)}  # or the reduction as before",
+        ),
+        step=step,
+        failure=case.trouble.name,
+        tier=Tier.CERTAIN,
+    )
+
+
+def _jump(case: Case, since: int, until: int) -> tuple[int, float] | None:
+    """Return the first step between two at which the loss became MANY times as large as before, and how many times."""
+    steps, values = case.loss.finite.steps, case.loss.finite.values
+    for at in range(int(np.searchsorted(steps, since, "right")), int(np.searchsorted(steps, until, "right"))):
+        before = float(np.median(values[max(0, at - case.loss.window) : at])) if at else 0.0
+        if before > 0 and values[at] >= MANY * before:
+            return int(steps[at]), float(np.median(values[at : at + AT_ONCE])) / before
     return None
 
 
