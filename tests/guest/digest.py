@@ -299,6 +299,11 @@ def _generators() -> Iterator[tuple[str, str]]:
     yield " torch", _tensor(torch.default_generator.get_state())
 
 
+_TQDM = "tqdm_monitor"
+"""A thread that tqdm keeps beside its bars, of which torch makes one at each compilation: tqdm ends it by an exit handler
+and begins it anew with the next bar, so that whether there is one at the end is a matter of time."""
+
+
 def _process() -> Iterator[tuple[str, str]]:
     yield " argv", repr(sys.argv[:1])
     yield " cwd", _cwd()
@@ -315,7 +320,7 @@ def _process() -> Iterator[tuple[str, str]]:
     yield " stderr", type(sys.stderr).__name__
     yield " builtins", repr({n: code_of(v) for n, v in vars(builtins).items() if isinstance(v, types.FunctionType)})
     yield " descriptors", repr(_descriptors())
-    yield " threads", repr(sorted(thread.name for thread in threading.enumerate()))
+    yield " threads", repr(sorted(thread.name for thread in threading.enumerate() if thread.name != _TQDM))
     yield " tasks", repr(_tasks()) if Path("/proc/self/task").is_dir() else ""
     yield " children", _children()
     yield " gc", repr((gc.isenabled(), gc.get_threshold(), [code_of(one) for one in gc.callbacks], gc.get_debug()))
@@ -357,7 +362,7 @@ def _tasks() -> int:
             break
         _sleep(0.001)
         fewest = min(fewest, len(os.listdir("/proc/self/task")))
-    return fewest
+    return fewest - sum(thread.name == _TQDM for thread in threading.enumerate())
 
 
 def _descriptors() -> list[str]:
