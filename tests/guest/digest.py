@@ -300,8 +300,8 @@ def _generators() -> Iterator[tuple[str, str]]:
 
 
 _TQDM = "tqdm_monitor"
-"""A thread that tqdm keeps beside its bars, of which torch makes one at each compilation: tqdm ends it by an exit handler
-and begins it anew with the next bar, so that whether there is one at the end is a matter of time."""
+"""A thread that tqdm keeps beside its bars, of which torch makes one at each compilation: an exit handler ends it, and
+the next bar begins it anew, so that whether there is one at the end is a matter of time."""
 
 
 def _process() -> Iterator[tuple[str, str]]:
