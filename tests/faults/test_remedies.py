@@ -69,6 +69,7 @@ IN_WORDS = {
     "train_val_leak": "the split has to be made anew",
     "update_lost": "the optimizer is the program's own",
     "warmup_missing": "the only script sets its learning rate at each step by itself, over that of the pasted schedule",
+    "weights_overwritten": "says where to look: the code that writes to the weights is the program's own",
     "wrong_custom_backward": "checks a formula that only its author knows",
 }
 """Reasons why a remedy is not tried: it cannot cure by itself, or the corpus has no script for it."""
