@@ -59,6 +59,13 @@ def refit(answers: list[Answer], seeds: int, command: str) -> None:
     write(fit(observed), counts, command, ROOT)
 
 
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of how records are made, which this benchmark shares with late.py."""
+    parser.add_argument("--cached", action="store_true", help="take records by an older source of the tool as they are")
+    parser.add_argument("--overhead", help="share of the training's time that watching may take, or none")
+    parser.add_argument("--allowance", type=float, help="seconds that it may take at the beginning")
+
+
 def budget(overhead: str | None, allowance: float | None) -> tuple[tuple[str, float | None], ...]:
     """Return the settings of capture that were asked for."""
     found: dict[str, float | None] = {}
@@ -73,11 +80,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--fit", action="store_true", help="fit calibration.json first")
-    parser.add_argument("--cached", action="store_true", help="take records by an older source of the tool as they are")
+    options(parser)
     parser.add_argument("--only", nargs="*", default=[], help="names of programs, modules or tasks")
     parser.add_argument("--all", action="store_true", help="list every answer, not only the wrong ones")
-    parser.add_argument("--overhead", help="share of the training's time that watching may take, or none")
-    parser.add_argument("--allowance", type=float, help="seconds that it may take at the beginning")
     parser.add_argument("--workers", type=int, default=2)
     wanted = parser.parse_args()
     command = "python benchmarks/accuracy.py " + " ".join(sys.argv[1:])

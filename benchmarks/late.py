@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from accuracy_runs import Job, digest, each, kept
 
-from accuracy import budget  # isort: skip (the path to tests is set by the module above)
+from accuracy import budget, options  # isort: skip (the path to tests is set by the module above)
 from accuracy_answers import Answer, Said, share  # isort: skip
 from accuracy_report import calibration_error, reliability  # isort: skip
 from rich.console import Console
@@ -169,9 +169,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1, help="seeds of each pair; pairs were measured with the first")
     parser.add_argument("--pairs", type=int, help="run only so many programs of the draw")
     parser.add_argument("--only", nargs="*", default=[], help="names of kinds, tasks or programs")
-    parser.add_argument("--cached", action="store_true", help="take records by an older source of the tool as they are")
-    parser.add_argument("--overhead", help="share of the training's time that watching may take, or none")
-    parser.add_argument("--allowance", type=float, help="seconds that it may take at the beginning")
+    options(parser)
     parser.add_argument("--workers", type=int, default=1)
     wanted = parser.parse_args()
     chosen = drawn(wanted.seeds, wanted.only)

@@ -193,3 +193,42 @@ def test_an_evaluation_between_two_steps_is_no_change_and_what_changes_in_the_tr
         if count:
             assert found[0]["what"] == "dropout"
             assert found[0]["since"] < (2 if kind is Turns else 1) * AT + 1
+
+
+class Cut(nn.Module):
+    """Two layers, the first of which may be cut off, or left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 8), nn.Linear(8, 2)
+        self.cut = False
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = self.first(x).tanh()
+        return self.second(hidden.detach() if self.cut else hidden)
+
+
+def cut(at: Callable[[int], bool], **settings: Any) -> list[dict[str, Any]]:
+    """Return the changes of what gets a gradient, where the first layer is cut off in some steps."""
+    loop = Loop()
+    loop.model = Cut()
+    loop.opt = torch.optim.SGD(loop.model.parameters(), lr=0.01)
+
+    def change(loop: Loop, step: int) -> None:
+        loop.model.cut = at(step)
+
+    run = capture_run(lambda: loop.train(change, 600), loop.model, **settings)
+    return [one for one in run.facts("change") if one["what"] == "gradients"]
+
+
+@pytest.mark.parametrize("overhead", [0.01, None])
+def test_parameters_that_lose_their_gradient_are_named_with_the_step(overhead: float | None) -> None:
+    (found,) = cut(lambda step: step >= 423, overhead=overhead)
+    assert found["names"] == ["first.bias", "first.weight"]
+    assert (found["before"], found["after"]) == (4.0, 2.0)
+    assert found["since"] < 423 <= found["until"] <= found["since"] + WITHIN
+
+
+def test_parameters_that_never_had_a_gradient_or_lose_it_by_turns_are_few_facts() -> None:
+    assert cut(lambda step: True) == []
+    assert len(cut(lambda step: step % 2 == 1, overhead=None)) <= 16

@@ -12,6 +12,7 @@ from tests.explain.test_mostly_light_runs import lightened
 
 from neuraldbg.explain import diagnose
 from neuraldbg.explain.evidence.case import Case
+from neuraldbg.explain.evidence.setbacks import first_setback
 
 STEPS, AT = 1500, 1200
 FULL = (*range(16), 32, 64, 128, 256, 512, 1024, *range(1201, 1217))
@@ -298,3 +299,30 @@ def test_gradients_that_are_no_longer_cleared_are_dated():
     build.scalar("stale_grad", 0.0, slice(1, 16)).scalar("stale_grad", 1.0, slice(AT + 2, AT + 16))
     (top, *_) = diagnose(thin(build)).hypotheses
     assert (top.cause, top.step, top.since) == ("missing_zero_grad", AT, 15)
+
+
+def test_a_softmax_that_comes_before_the_loss_from_a_step_on_is_dated():
+    build = jumps(1.6, 1.55)
+    graph = {"ops": ["nllloss", "logsoftmax"], "stream": 0}
+    build.facts = [one for one in build.facts if one.key != "loss"]
+    build.fact("loss", 0, terms=[build.term(sign=1)], **graph)
+    given = {"min": 0.0, "max": 1.0, "mean": 0.1, "std": 0.2}
+    doubled = build.term(chain=["softmax"], normalised=True, input=given, sign=1)
+    build.fact("loss", AT + 1, terms=[doubled], **{**graph, "ops": [*graph["ops"], "softmax"]})
+    top = diagnose(thin(build)).hypotheses[0]
+    assert (top.cause, top.step, top.since) == ("double_softmax", AT + 1, 0)
+    both = Build(steps=STEPS).loss(build.scalars["loss"])
+    both.facts = [one for one in build.facts if one.key != "loss"]
+    both.fact("loss", 0, terms=[doubled], **graph).fact("loss", AT + 1, terms=[doubled, doubled], **graph)
+    assert diagnose(thin(both)).hypotheses[0].step == 0, "another term was added"
+
+
+def test_a_small_rise_of_a_loss_that_has_hardly_fallen_is_no_setback():
+    values = 2.3 + np.random.default_rng(0).normal(0, 0.01, STEPS)
+    values[0] = 2.2
+    values[AT:] += 0.13
+    run = thin(Build(steps=STEPS).loss(values).scalar("lr", 2.0, slice(AT, None)))
+    assert first_setback(Case(run)) is None
+    values[AT:] += 0.3
+    run = thin(Build(steps=STEPS).loss(values).scalar("lr", 2.0, slice(AT, None)))
+    assert first_setback(Case(run)) is not None

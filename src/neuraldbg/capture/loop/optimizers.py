@@ -366,7 +366,7 @@ class Optimizers:
 
     def resume(self, stream: Stream, begun: Begun, stepped: Stepped | None) -> None:
         """Continue a step that native code has begun, and the plan that it reads by, if it reads sites."""
-        self.outside.resume(stream.resume(begun))
+        self.outside.note(stream.resume(begun))
         self._running = [id(stream.opt())] * begun.calls
         if stepped is not None:
             stream.held = stepped.watched

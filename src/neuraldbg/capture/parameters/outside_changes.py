@@ -29,6 +29,8 @@ TOLD = 0.1
 of weights stay below it."""
 MOST, LEAST = 2 * _HALF, 4
 """Weights that are compared at most and at least, evenly spaced over those of the optimizer."""
+UNTOLD = 512
+"""Changes that wait at most to be taken."""
 _READING_S = 1e-6
 """Seconds that keeping and comparing one weight take: half of it if its properties are in the cache, and three times as
 much if nothing is."""
@@ -103,10 +105,8 @@ class OutsideChanges:
     """Compares the weights of one optimizer step by step, and holds what has changed until somebody takes it."""
 
     def __init__(self) -> None:
-        self.of_native: dict[int, Changed] = {}
-        """Changes before steps that native code has taken, by the number of the step."""
-        self._newest: Changed | None = None
-        """The change before the step that is under way, or the newest that is over; None once it is taken."""
+        self._untold: dict[int | None, Changed] = {}
+        """Changes that nobody has taken, by the step before which they came; None for the one under way."""
 
     def before(self, kept: KeptElements | None, *, alone: bool) -> Changed | None:
         """Return what has changed since the last step. If an optimizer is not ``alone``, nothing is compared: another
@@ -114,8 +114,10 @@ class OutsideChanges:
         """
         if kept is not None and not alone:
             kept.forget()
-        self._newest = kept.changed() if kept is not None else None
-        return self._newest
+        self._untold.pop(None, None)
+        found = kept.changed() if kept is not None else None
+        self.note(found)
+        return found
 
     @staticmethod
     def after(kept: KeptElements | None, held: list[Watched] | None, seconds: float) -> KeptElements | None:
@@ -128,15 +130,15 @@ class OutsideChanges:
             kept.keep()
         return kept
 
-    def resume(self, changed: Changed | None) -> None:
-        """Continue a step that native code has begun."""
-        self._newest = changed
+    def note(self, changed: Changed | None) -> None:
+        """Hold a change, of a step that native code has taken or begun."""
+        if changed is not None and len(self._untold) < UNTOLD:
+            self._untold[changed.step] = changed
 
     def take(self, step: int) -> list[Changed]:
         """Return the changes that were not taken yet; ``step`` is the one whose optimizer has just stepped."""
-        known, self.of_native = self.of_native, {}
-        newest, self._newest = self._newest, None
-        return [*known.values(), *([newest._replace(step=step)] if newest is not None else [])]
+        found, self._untold = self._untold, {}
+        return [one if one.step is not None else one._replace(step=step) for one in found.values()]
 
 
 def _readable(w: Watched) -> bool:

@@ -7,6 +7,7 @@ or has unusual numbers, goes to Python's hooks, after ``leave``: then the state 
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 from typing import TYPE_CHECKING, Any
@@ -296,25 +297,18 @@ class Light:
         if (kept := stream.kept) is None:
             return
         for index in np.flatnonzero(lines[:, OUTSIDE]).tolist():
-            outside = kept.told(first + index, *lines[index, OUTSIDE:MISSING].tolist())
-            if outside is not None and len(self._optimizers.outside.of_native) < LINES:
-                self._optimizers.outside.of_native[first + index] = outside
+            self._optimizers.outside.note(kept.told(first + index, *lines[index, OUTSIDE:MISSING].tolist()))
 
     @staticmethod
     def _note_missing(stream: Stream, lines: npt.NDArray[np.float64], first: int) -> None:
         """Note the newest step before which the number of tensors without a gradient changed."""
         read = np.flatnonzero(lines[:, MISSING] >= 0)
-        counts = lines[read, MISSING]
-        if not len(read):
-            return
-        turns = np.flatnonzero(np.diff(counts)) + 1
-        before = stream.missing
-        if before is not None and before[1] != counts[0] and not len(turns):
-            turns = np.zeros(1, np.intp)
-        if len(turns):
-            at = int(turns[-1])
-            stream.turned = (first + int(read[at - 1]) if at else before[0] if before else -1), first + int(read[at])
-        stream.missing = first + int(read[-1]), int(counts[-1])
+        known = [(first + int(k), int(lines[k, MISSING])) for k in read]
+        known = [stream.missing, *known] if stream.missing is not None else known
+        for (since, before), (until, now) in itertools.pairwise(known):
+            if now != before:
+                stream.turned = since, until
+        stream.missing = known[-1] if known else None
 
     def _sites_of(self, rows: npt.NDArray[np.float64] | None, number: int) -> Seen | None:
         if rows is None or self._seen is None:

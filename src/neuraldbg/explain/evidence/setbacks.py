@@ -1,4 +1,4 @@
-"""What a change of the program cost: the loss before it, right after it, and at the end of the run.
+"""The cost of a change of the program: the loss before it, right after it, and at the end of the run.
 
 A loss that jumps at the very step of a change lost something to it, also if it falls again afterwards; a failure that
 is seen in the loss alone must end far above its best level.
@@ -22,6 +22,8 @@ AT_ONCE = 3
 """Losses after a change whose median is the level right after it."""
 LOST = 0.25
 """Share of what was learnt that a change must cost at once."""
+LITTLE = 0.5
+"""Share of the level, or of a factor of e, that counts as learnt at least: a fourth of it is a rise by an eighth."""
 NOISES, ABOVE = 3.0, 0.05
 """Standard errors, and share of the level before, by which the loss must still lie above that level at the end."""
 RAISED = ("momentum", "beta1", "weight_decay", "dropout")
@@ -57,13 +59,14 @@ def setback(run: RecordReadings, since: int, until: int) -> Setback | None:
     level, now, error = float(np.median(before)), float(np.median(after)), loss.noise / math.sqrt(loss.window)
     if not loss.last > level + max(NOISES * error, ABOVE * abs(level)):
         return None
-    share = orders = (now - level) / (loss.initial - level) if loss.initial > level else 1.0
+    # Of a loss that has hardly fallen a small rise would be all.
+    share = orders = (now - level) / max(loss.initial - level, LITTLE * abs(level), 1e-300)
     if 0 < level < loss.initial and now > 0:
-        orders = math.log(now / level) / math.log(loss.initial / level)
+        orders = math.log(now / level) / max(math.log(loss.initial / level), LITTLE)
     return Setback(level, now, loss.last, share, orders, now - level > NOISES * loss.noise)
 
 
-def worst_setback(run: RecordReadings) -> tuple[int, Setback] | None:
+def first_setback(run: RecordReadings) -> tuple[int, Setback] | None:
     """Return the first setback by a setting that grew beyond all that it was before, or by weights that were written
     to, with its step; None if there is none.
     """

@@ -13,7 +13,7 @@ from neuraldbg.explain.evidence.change_points import SETTLED, ChangePoint, chang
 from neuraldbg.explain.evidence.loss_curve import ENOUGH, FEW
 from neuraldbg.explain.evidence.record_readings import RecordReadings
 from neuraldbg.explain.evidence.second_signs import second_sign
-from neuraldbg.explain.evidence.setbacks import worst_setback
+from neuraldbg.explain.evidence.setbacks import first_setback
 from neuraldbg.explain.evidence.wording import number, plural
 from neuraldbg.nouns.facts.accumulation import AccumulationFact
 from neuraldbg.nouns.facts.loss import LossFact
@@ -250,6 +250,8 @@ def _runs_away(run: RecordReadings) -> Trouble | None:
     if not loss.last < -ENDLESS * max(loss.initial, loss.noise):
         return None
     at = int(np.flatnonzero(values >= 0)[-1]) + 1
+    if values[:at].min() < 0:  # it went below before, and came back
+        return None
     said = f"{run.loss_words()} was never below 0 up to step {int(steps[at - 1])}, and fell to {loss.ending} from there"
     return Trouble("diverged", int(steps[at]), said)
 
@@ -258,7 +260,7 @@ def _set_back(run: RecordReadings) -> Trouble | None:
     """Return the symptom of a loss that jumped at the very step at which the program changed something, and that has
     not come back to its level.
     """
-    found = worst_setback(run)
+    found = first_setback(run)
     if found is None:
         return None
     step, cost = found

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.explain.evidence.symptom import KINDS
 from neuraldbg.nouns.facts.change import ChangeFact
+from neuraldbg.nouns.facts.loss import LossFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -14,13 +15,18 @@ if TYPE_CHECKING:
 
 
 def _renewed(case: Case) -> tuple[int, int] | None:
-    """Return the steps between which the loss came to be computed in another way, if the symptom began there."""
-    if not case.loss.renewed or case.onset is None:
+    """Return the steps between which the loss came to be computed in another way, from as many terms as before, unless
+    the symptom began at another time. A term that was added says nothing of the others.
+    """
+    if not case.loss.renewed:
         return None
     since, until = case.loss.renewed[-1]
-    if not since < case.onset <= until:
+    facts = dict(case.run.versions(LossFact, stream=case.stream))
+    if since not in facts or until not in facts or len(facts[since].terms) != len(facts[until].terms):
         return None
-    return since, case.onset
+    if case.onset is None:
+        return since, until
+    return (since, case.onset) if since < case.onset <= until else None
 
 
 def dated(case: Case, hypothesis: Hypothesis) -> Hypothesis:

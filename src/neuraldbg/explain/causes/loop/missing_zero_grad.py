@@ -14,7 +14,7 @@ Evidence
     The gradients of the optimizer's own parameters are read just before the first backward pass of each step.
     They should be empty or zero there. Gradient accumulation (several backward passes for one step) is no fault: at
     the first pass of the next step the gradients have been cleared. A learning rate that is too high leaves no old
-    gradients.
+    gradients. Where they were cleared at first, and never from a step on, that step is told.
 
 What to do
     Call ``optimizer.zero_grad()`` once for each optimizer step, before ``backward``.

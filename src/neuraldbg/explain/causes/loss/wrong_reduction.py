@@ -11,7 +11,9 @@ Symptoms
 Evidence
     The reduction is read from the graph of the loss. A sum alone is no fault: with a fitting learning rate, or with
     an optimizer that rescales its steps (Adam and its kin), it trains well. It is the cause when the steps are too
-    large by about the number of summed elements, and would be usual without it.
+    large by about the number of summed elements, and would be usual without it. Where a sum takes the place of a mean
+    in the middle of a run, or a factor comes before the loss, and the loss becomes many times as large at that step,
+    it is the cause from then on.
 
 What to do
     Use ``reduction="mean"``, or divide the sum by the batch size.
