@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from bisect import bisect_left
 from collections import Counter
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
@@ -119,8 +120,9 @@ def alias(layout: Layout, path: str) -> str:
         return ""
     type_ = layer.type.lower()
     kind = next((short for short in _SPOKEN if type_ in _FAMILIES[short]), type_)
-    same = [one.path for one in layout.layers if _is(one, kind)]
-    return f"{kind}{'_' if kind[-1:].isdigit() else ''}{same.index(path) + 1}"
+    at, places = layout.position[path], layout.positions_of_type
+    before = sum(bisect_left(places.get(each, ()), at) for each in {kind, *_FAMILIES.get(kind, ())})
+    return f"{kind}{'_' if kind[-1:].isdigit() else ''}{before + 1}"
 
 
 def _is(layer: Layer, kind: str) -> bool:

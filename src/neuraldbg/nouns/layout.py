@@ -78,6 +78,19 @@ class Layout:
         return {layer.path: layer for layer in self.layers}
 
     @cached_property
+    def position(self) -> dict[str, int]:
+        """Position of each layer in ``layers``, by path."""
+        return {layer.path: at for at, layer in enumerate(self.layers)}
+
+    @cached_property
+    def positions_of_type(self) -> dict[str, list[int]]:
+        """Positions in ``layers`` of the layers of each type, in ascending order: {"linear": [0, 3]}."""
+        found: dict[str, list[int]] = {}
+        for at, layer in enumerate(self.layers):
+            found.setdefault(layer.type.lower(), []).append(at)
+        return found
+
+    @cached_property
     def depth(self) -> dict[str, int]:
         """Position of each layer in data-flow order: every source comes before its targets.
 
@@ -85,7 +98,7 @@ class Layout:
         first call.
         """
         # Kahn's algorithm, with the order of first call as the priority.
-        position = {layer.path: i for i, layer in enumerate(self.layers)}
+        position = self.position
         incoming: dict[str, set[str]] = {path: set() for path in position}
         outgoing: dict[str, set[str]] = {path: set() for path in position}
         for edge in self.edges:
