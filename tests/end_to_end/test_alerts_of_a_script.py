@@ -200,6 +200,7 @@ def test_the_share_of_dead_units_is_that_of_the_option(place: Place) -> None:
     assert "dead_units" not in found["0.3"]
 
 
+@pytest.mark.long
 def test_the_trigger_of_a_halt_has_thresholds_too(place: Place) -> None:
     place.write("train.py", BROKEN.replace('float("nan")', "2.0"))
     strict = ("--threshold", "trigger.spike_factor=1.3")

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from tests.end_to_end.place import DATA, HEAD, MODEL, TRAIN, Place, record, script
+from tests.families import some
 
 PROJECT = (
     """
@@ -46,8 +47,8 @@ def write_project(place: Place, main: str) -> None:
         place.write("package/__init__.py", "")
 
 
-@pytest.mark.parametrize("lr", ["0.1", "5"])
-@pytest.mark.parametrize("module", [False, True])
+@pytest.mark.parametrize("lr", some(["0.1", "5"], 2))
+@pytest.mark.parametrize("module", some([False, True], 2))
 def test_arguments_files_numbers_and_exit_status(place: Place, module: bool, lr: str) -> None:
     write_project(place, "package/train.py" if module else "train.py")
     program = ("-m", "package.train") if module else ("train.py",)
@@ -99,6 +100,7 @@ def test_a_script_that_raises_in_the_middle_of_a_pass(place: Place) -> None:
     assert done.diagnosis["run"]["outcome"]["where"].startswith("train.py:")
 
 
+@pytest.mark.long
 def test_an_error_that_the_script_handles_goes_on(place: Place) -> None:
     done = place.run(
         source=script(
@@ -136,6 +138,7 @@ def test_json_of_the_run_is_the_diagnosis(place: Place) -> None:
     assert place.tool("run", "-q", "-o", "second", "train.py").err == ""
 
 
+@pytest.mark.long
 def test_train_eval_in_functions_and_checkpoints_saved_under_the_tool_load_without_it(place: Place) -> None:
     done = place.run(
         source=HEAD

@@ -141,6 +141,7 @@ def test_every_loss_is_the_same_to_the_last_digit(folder: Path) -> None:
     assert "by hand" not in json.dumps(said)
 
 
+@pytest.mark.long
 def test_values_changed_by_hand_are_noted_in_the_record(folder: Path) -> None:
     talk = Talk(folder, "--breakpoint", "fc2", "--at", "2", "train.py")
     assert "step 2, after layer 'fc2' (Linear) (breakpoint fc2)" in talk.stopped()
@@ -159,6 +160,7 @@ def test_values_changed_by_hand_are_noted_in_the_record(folder: Path) -> None:
     assert "output of layer 'fc2' changed by hand at step 2" in " ".join(told.split())
 
 
+@pytest.mark.long
 def test_an_expression_finds_the_variables_of_the_function_that_is_shown(folder: Path) -> None:
     talk = Talk(folder, "--breakpoint", "act", "--at", "1", "train.py")
     talk.stopped()
@@ -169,6 +171,7 @@ def test_an_expression_finds_the_variables_of_the_function_that_is_shown(folder:
     assert "1: x.mean() > -9 = True" in talk.stopped()
 
 
+@pytest.mark.long
 def test_a_crash_after_a_change_by_hand_is_not_blamed_on_the_script(folder: Path) -> None:
     talk = Talk(folder, "--breakpoint", "act", "--at", "2", "train.py")
     talk.stopped()
@@ -205,6 +208,7 @@ def test_the_names_of_a_stop_and_the_commands(folder: Path) -> None:
     assert talk.end("quit")[1] == 1
 
 
+@pytest.mark.long
 def test_the_tensor_of_the_stop_is_meant_in_every_frame(folder: Path) -> None:
     talk = Talk(folder, "--breakpoint", "fc2", "--at", "0", "train.py")
     talk.stopped()
@@ -239,6 +243,7 @@ def test_what_has_no_numbers_to_show_says_what_has(folder: Path) -> None:
     assert talk.end("continue")[1] == 0
 
 
+@pytest.mark.long
 def test_a_stop_before_the_optimizer_has_loss_and_gradients(folder: Path) -> None:
     talk = Talk(folder, "--before-step", "--at", "1", "train.py")
     text = talk.stopped()
@@ -252,6 +257,7 @@ def test_a_stop_before_the_optimizer_has_loss_and_gradients(folder: Path) -> Non
     assert float(shown[1]) == pytest.approx(float(losses(rest)[0]))
 
 
+@pytest.mark.long
 def test_a_step_restricts_every_stop(folder: Path) -> None:
     talk = Talk(folder, "--step", "--breakpoint", "fc*", "--backward", "--at", "2", "train.py")
     told = talk.stopped()
@@ -262,6 +268,7 @@ def test_a_step_restricts_every_stop(folder: Path) -> None:
     assert talk.end("c")[1] == 0
 
 
+@pytest.mark.long
 def test_a_nan_of_the_loss_itself_is_a_stop_with_its_value(folder: Path) -> None:
     text = (folder / "train.py").read_text(encoding="utf-8")
     text = text.replace(
@@ -298,7 +305,7 @@ def test_the_prompt_is_at_the_line_of_the_user(folder: Path) -> None:
     assert talk.end("q")[1] == 1
 
 
-@pytest.mark.parametrize("close", [False, True])
+@pytest.mark.parametrize("close", some([False, True], 2))
 def test_a_signal_at_the_prompt_ends_the_run_and_saves_it(folder: Path, close: bool) -> None:
     pid, terminal = pty.fork()
     if not pid:
@@ -322,6 +329,7 @@ def test_a_signal_at_the_prompt_ends_the_run_and_saves_it(folder: Path, close: b
     assert "3 steps" in said["summary"]
 
 
+@pytest.mark.long
 def test_quit_ends_a_program_that_swallows_exceptions(folder: Path) -> None:
     text = (folder / "train.py").read_text(encoding="utf-8")
     text = text.replace(
@@ -342,6 +350,7 @@ def test_quit_ends_a_program_that_swallows_exceptions(folder: Path) -> None:
     assert talk.child.signalstatus == signal.SIGINT
 
 
+@pytest.mark.long
 def test_quitting_is_no_sign_of_a_fault(folder: Path) -> None:
     talk = Talk(folder, "--at", "4", "train.py")
     talk.stopped()
@@ -351,6 +360,7 @@ def test_quitting_is_no_sign_of_a_fault(folder: Path) -> None:
     assert "FAILING" not in text
 
 
+@pytest.mark.long
 def test_a_breakpoint_on_a_layer_that_is_not_there_lists_the_nearest(folder: Path) -> None:
     talk = Talk(folder, "--breakpoint", "fc3", "--breakpoint", "fc2", "--at", "5", "train.py")
     text = talk.stopped()
@@ -398,6 +408,7 @@ def test_it_stops_before_each_layer_under_either_name_and_reads_as_much_as_is_as
     assert cost["light_steps"] == 0
 
 
+@pytest.mark.long
 def test_another_debugger_is_entered_where_one_is_set(folder: Path) -> None:
     (folder / "mine.py").write_text(
         "import sys\n"
@@ -459,6 +470,7 @@ def test_a_debugger_that_is_not_installed_is_said_and_ours_is_entered(folder: Pa
     assert talk.end("continue")[1] == 0
 
 
+@pytest.mark.long
 def test_pause_stops_at_the_line_that_asks_for_it(folder: Path) -> None:
     text = (folder / "train.py").read_text(encoding="utf-8")
     text = text.replace(
@@ -475,6 +487,7 @@ def test_pause_stops_at_the_line_that_asks_for_it(folder: Path) -> None:
     assert talk.end("continue")[1] == 0
 
 
+@pytest.mark.long
 def test_the_conversation_of_the_page_is_what_is_said(tmp_path: Path) -> None:
     text = (Path(__file__).parents[2] / "docs" / "debug.md").read_text(encoding="utf-8")
     script, _ = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)

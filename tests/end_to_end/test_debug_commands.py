@@ -36,6 +36,7 @@ def test_step_goes_to_the_next_step_also_from_between_two(tmp_path: Path) -> Non
     assert "never ran" not in text
 
 
+@pytest.mark.long
 def test_what_the_debugger_sets_for_itself_is_not_missed_at_the_end(tmp_path: Path) -> None:
     talk = Talk(tmp_path, "--when", "step == 0", "train.py")
     talk.stopped()
@@ -49,6 +50,7 @@ def test_what_the_debugger_sets_for_itself_is_not_missed_at_the_end(tmp_path: Pa
     assert "never ran" not in text
 
 
+@pytest.mark.long
 def test_a_line_of_python_that_begins_as_a_command_does_stays_at_the_stop(tmp_path: Path) -> None:
     talk = Talk(tmp_path, "--breakpoint", "fc2", "--at", "2", "train.py")
     talk.stopped()
@@ -87,6 +89,7 @@ def test_a_line_of_python_that_begins_as_a_command_does_stays_at_the_stop(tmp_pa
     assert talk.end("quit()")[1] == 1
 
 
+@pytest.mark.long
 def test_interact_reads_from_the_person_and_leaves_the_input_of_the_script_alone(tmp_path: Path) -> None:
     (tmp_path / "data.txt").write_text("print('executed')\n" * 6, encoding="utf-8")
     command = f"exec {shlex.join([sys.executable, *arguments('--breakpoint', 'fc2', '--at', '1', 'reads.py')])}"

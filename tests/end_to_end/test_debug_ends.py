@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pexpect
 import pytest
 from tests.end_to_end.test_debug import PROMPT, Talk
+from tests.families import some
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +52,7 @@ def rest(talk: Talk) -> tuple[str, int]:
     return talk.child.before.replace("\r", ""), -talk.child.signalstatus if status is None else status
 
 
-@pytest.mark.parametrize("after", ENDS)
+@pytest.mark.parametrize("after", some(ENDS, 3))
 def test_a_cause_that_is_credible_at_the_end_alone_is_told_and_opens_no_prompt(tmp_path: Path, after: str) -> None:
     talk = Talk(written(tmp_path, after=after), "--break-on", "double_softmax", "softmax.py")
     text, status = rest(talk)
@@ -71,6 +72,7 @@ def test_a_cause_that_is_credible_in_time_stops(tmp_path: Path) -> None:
     assert talk.end("continue")[1] == 0
 
 
+@pytest.mark.long
 def test_quit_asks_nothing_more(tmp_path: Path) -> None:
     """The diagnosis that ``quit`` makes names the cause for the first time."""
     script = SOFTMAX.format(steps=3, after="").replace(
@@ -88,6 +90,7 @@ def test_quit_asks_nothing_more(tmp_path: Path) -> None:
     assert "Traceback" not in text
 
 
+@pytest.mark.long
 def test_a_function_is_called_at_the_end_and_may_halt_without_harm(tmp_path: Path) -> None:
     script = SOFTMAX.format(steps=3, after="").replace(
         "optimizer = ",
@@ -105,6 +108,7 @@ def test_a_function_is_called_at_the_end_and_may_halt_without_harm(tmp_path: Pat
     assert "'dbg.pause()' does not stop at step 2, after step: the session has ended." in done.stderr
 
 
+@pytest.mark.long
 def test_a_signal_at_a_stop_of_another_debugger_ends_the_run_and_saves_it(tmp_path: Path) -> None:
     (written(tmp_path) / "holds.py").write_text(
         "import os, signal, threading, time\n"

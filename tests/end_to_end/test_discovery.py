@@ -50,6 +50,7 @@ def test_a_gan_with_two_optimizers(place: Place) -> None:
     assert {"G.net.0", "D.net.0"} <= paths or {"G.net.0", "net.0"} <= paths or {"D.net.0", "net.0"} <= paths
 
 
+@pytest.mark.long
 def test_an_optimizer_of_the_users_own(place: Place) -> None:
     done = place.run(
         source=script(
@@ -80,6 +81,7 @@ def test_an_optimizer_of_the_users_own(place: Place) -> None:
     assert len(run.scalar("loss")) == 40
 
 
+@pytest.mark.long
 def test_lbfgs_with_a_closure(place: Place) -> None:
     done = place.run(
         source=script("""
@@ -102,6 +104,7 @@ def test_lbfgs_with_a_closure(place: Place) -> None:
     assert max(run.scalar("backwards").values) > 1
 
 
+@pytest.mark.long
 def test_an_optimizer_made_anew_every_epoch(place: Place) -> None:
     done = place.run(
         source=script(
@@ -155,6 +158,7 @@ def test_a_model_called_by_its_parts(place: Place) -> None:
     assert run.diagnose().verdict == "healthy"
 
 
+@pytest.mark.long
 def test_forward_called_directly(place: Place) -> None:
     """``model.forward(x)`` passes by every hook of the model itself, not by those of its parts."""
     done = place.run(
@@ -213,6 +217,7 @@ def test_evaluation_is_told_from_training(place: Place) -> None:
     assert [h.cause for h in run.diagnose().hypotheses] == ["split_skew"]  # and that they are others is noticed
 
 
+@pytest.mark.long
 def test_training_in_eval_mode_is_seen(place: Place) -> None:
     place.write(
         "train.py",

@@ -98,6 +98,7 @@ def test_runs_that_cannot_be_read(place: Place) -> None:
     assert place.tool("explain", "run").status == 0
 
 
+@pytest.mark.long
 def test_several_runs_in_one_folder(place: Place) -> None:
     place.write("train.py", healthy(5))
     for name in ("one", "two"):

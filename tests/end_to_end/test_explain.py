@@ -6,6 +6,7 @@ import json
 
 import pytest
 from tests.end_to_end.place import MODEL, TRAIN, Place, healthy, script
+from tests.families import some
 
 GUARD = """
 import sys
@@ -74,7 +75,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", some(PROGRAMS, 3))
 def test_the_file_says_what_the_live_run_said(place: Place, name: str) -> None:
     source, status, verdict = PROGRAMS[name]
     done = place.run(source=source)
@@ -124,7 +125,7 @@ def test_a_session_in_python_and_its_file(place: Place) -> None:
     assert (done.status, done.out) == (0, "failing\n"), done.err
 
 
-@pytest.mark.parametrize("limit", ["failing", "suspect"])
+@pytest.mark.parametrize("limit", some(["failing", "suspect"], 2))
 def test_fail_on(place: Place, limit: str) -> None:
     assert place.run("--fail-on", limit, "train.py", source=None).status == 2  # no such script yet
     place.write("bad.py", DOOMED)

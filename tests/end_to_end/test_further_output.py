@@ -21,6 +21,7 @@ def done(tmp_path_factory):
     )
 
 
+@pytest.mark.long
 def test_views_follow_the_diagnosis_in_the_order_asked_for(done):
     assert done.status == 0
     assert done.err.index("HEALTHY") < done.err.index("gradient") < done.err.index("dead")

@@ -26,6 +26,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_the_variables_of_a_stop_stand_above_the_users_own_frames(folder: Path) -> None:
     expected = bare(folder)
     with Ide(folder, *arguments("--breakpoint", "fc2", "train.py"), LIBRARY_ROOTS=LIBRARIES) as ide:

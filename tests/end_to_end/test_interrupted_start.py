@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.families import some
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,6 +37,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("kept")
 
 
+@pytest.mark.long
 def test_a_working_directory_that_is_deleted_in_the_run(place: Place, scratch: Path) -> None:
     train = scratch / "train.py"
     train.write_text(TRAIN.format(before=DELETED))
@@ -104,7 +106,9 @@ def test_ctrl_c_while_torch_is_imported(place: Place) -> None:
     assert watched.err.endswith("neuraldbg: the import of torch did not finish: nothing was recorded\n")
 
 
-@pytest.mark.parametrize("where", ["neuraldbg.session", "neuraldbg.capture.loop.backward", "neuraldbg.record.store"])
+@pytest.mark.parametrize(
+    "where", some(["neuraldbg.session", "neuraldbg.capture.loop.backward", "neuraldbg.record.store"], 3)
+)
 def test_ctrl_c_while_we_are_imported(place: Place, where: str) -> None:
     """The program's import of torch is done by then, and must not fail: what is pressed comes right after it."""
     place.write("train.py", interrupt("torch", where) + TRAIN.format(before=""))
@@ -118,6 +122,7 @@ def test_ctrl_c_while_we_are_imported(place: Place, where: str) -> None:
     assert ended.err.endswith("neuraldbg: watching was interrupted as it began: nothing was recorded\n")
 
 
+@pytest.mark.long
 def test_ctrl_c_while_the_diagnosis_is_imported(place: Place) -> None:
     """The program is over by then: its run is saved, and its ending stays its own."""
     place.write("train.py", interrupt("torch", "neuraldbg.explain") + TRAIN.format(before=""))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from neuraldbg import Run
 
 if TYPE_CHECKING:
@@ -81,6 +83,7 @@ def test_a_program_that_watches_itself(place: Place) -> None:
     assert [told["hypotheses"] for told in files] == [own["hypotheses"]] * len(files)
 
 
+@pytest.mark.long
 def test_pytest_with_tests_that_watch(place: Place) -> None:
     place.write("test_model.py", TESTS)
     watched = place.tool("run", "-o", "run", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_model.py")

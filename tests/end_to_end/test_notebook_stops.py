@@ -86,12 +86,14 @@ def test_a_cell_stops_and_its_prompt_is_that_of_the_notebook(kernel: BlockingKer
     assert losses(cell.text) == bare(tmp_path)
 
 
+@pytest.mark.long
 def test_an_interrupt_of_the_kernel_leaves_the_prompt_and_the_cell(kernel: BlockingKernelClient) -> None:
     cell = Cell(kernel, CELL, [INTERRUPT])
     assert (cell.reply["status"], cell.reply["ename"]) == ("error", "KeyboardInterrupt")
     assert Cell(kernel, "dbg.stop(); print(dbg.steps)", None).text.strip() == "0"
 
 
+@pytest.mark.long
 def test_where_no_input_is_taken_a_cell_goes_on_and_says_so(kernel: BlockingKernelClient, tmp_path: Path) -> None:
     cell = Cell(kernel, CELL, None)
     assert cell.reply["status"] == "ok", cell.reply

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 
+import pytest
 from tests.end_to_end.place import DATA, HEAD, MODEL, TRAIN, Place, healthy
 
 RANKS = (
@@ -47,6 +48,7 @@ def test_two_ranks_share_a_folder_and_no_file(place: Place) -> None:
     assert [Run.load(place.path / "run" / f"rank{rank}.ndbg").steps for rank in (0, 1)] == [30, 30]
 
 
+@pytest.mark.long
 def test_a_second_run_in_a_folder_says_what_it_is_called(place: Place) -> None:
     first = place.run(source=healthy(20))
     assert "Saved in run \u00b7 " in first.err

@@ -64,6 +64,7 @@ def debug(*args: str) -> str:
     return " ".join([sys.executable, *arguments(*args)])
 
 
+@pytest.mark.long
 def test_numbers_are_recorded_in_place_of_a_stop(folder: Path) -> None:
     done = without(folder, "--breakpoint", "fc2", "--when", "step >= 1", "train.py")
     assert done.returncode == 0
@@ -109,6 +110,7 @@ def test_no_stop_where_nobody_sits(folder: Path, line: str) -> None:
 
 
 @pytest.mark.parametrize("line", ["{} > log", "{} 2>&1 | tee log"])
+@pytest.mark.long
 def test_with_output_to_a_file_the_prompt_is_in_the_terminal(folder: Path, line: str) -> None:
     shell = Shell(folder)
     shell.type(f"{line.format(debug('--breakpoint', 'fc2', '--at', '1', 'train.py'))}; echo status $?")

@@ -38,6 +38,7 @@ def test_training_in_a_thread(place: Place) -> None:
     assert run.diagnose().verdict == "healthy"
 
 
+@pytest.mark.long
 def test_a_second_thread_that_evaluates_while_the_first_trains(place: Place) -> None:
     place.write(
         "train.py",
@@ -123,6 +124,7 @@ def test_we_warn_of_nothing(place: Place) -> None:
     assert record(done).info.coverage["errors"] == 0
 
 
+@pytest.mark.long
 def test_we_warn_of_nothing_when_inputs_are_infinite(place: Place) -> None:
     """The same where data hold infinities that the model replaces, and numbers overflow at the end of the run."""
     done = place.run(
@@ -256,6 +258,7 @@ def test_a_program_that_has_used_up_its_descriptors_is_diagnosed_and_saved(place
 SHADOW = "import sys\nsys.exit(5)\n"
 
 
+@pytest.mark.long
 def test_the_same_in_an_archive_whose_modules_nothing_imports(place: Place) -> None:
     with zipfile.ZipFile(place.path / "program.zip", "w") as archive:
         archive.writestr("__main__.py", script(MODEL, TRAIN.format(steps=30), "print('done')"))
@@ -267,6 +270,7 @@ def test_the_same_in_an_archive_whose_modules_nothing_imports(place: Place) -> N
     assert record(done).steps == 30
 
 
+@pytest.mark.long
 def test_the_same_where_the_folder_is_on_the_path_already(place: Place) -> None:
     place.write("annotated_types.py", SHADOW)
     done = place.run(

@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.families import some
 
 from neuraldbg import Run
 from neuraldbg.runner import termination
@@ -101,11 +102,14 @@ def test_it_is_diagnosed_and_saved_and_dies_by_the_signal(place: Place, number: 
 
 @pytest.mark.parametrize(
     "waits",
-    [
-        "time.sleep(100)",
-        "queue.Queue().get()",
-        "thread = threading.Thread(target=train, args=(10**9,), daemon=True); thread.start(); thread.join()",
-    ],
+    some(
+        [
+            "time.sleep(100)",
+            "queue.Queue().get()",
+            "thread = threading.Thread(target=train, args=(10**9,), daemon=True); thread.start(); thread.join()",
+        ],
+        3,
+    ),
 )
 def test_while_the_program_waits(place: Place, waits: str) -> None:
     status, out, err, seconds = ended(place, f"train(20)\ngo()\n{waits}\n")
@@ -129,15 +133,18 @@ def test_at_any_moment(place: Place) -> None:
 
 @pytest.mark.parametrize(
     ("handler", "status", "said"),
-    [
-        ("signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))", 7, "exit handler\n"),
-        ("print(signal.signal(signal.SIGTERM, signal.SIG_IGN))\nlater = 0.5", 0, "0\nafter\nexit handler\n"),
-        (
-            CHAINED,
-            -signal.SIGTERM,
-            "mine\n",
-        ),
-    ],
+    some(
+        [
+            ("signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))", 7, "exit handler\n"),
+            ("print(signal.signal(signal.SIGTERM, signal.SIG_IGN))\nlater = 0.5", 0, "0\nafter\nexit handler\n"),
+            (
+                CHAINED,
+                -signal.SIGTERM,
+                "mine\n",
+            ),
+        ],
+        3,
+    ),
 )
 def test_a_handler_of_the_programs_stays_in_force(place: Place, handler: str, status: int, said: str) -> None:
     waits = "end = time.monotonic() + globals().get('later', 60)\nwhile time.monotonic() < end: train(1)\n"
@@ -148,6 +155,7 @@ def test_a_handler_of_the_programs_stays_in_force(place: Place, handler: str, st
     assert Run.load(place.path / "run").info.outcome.kind in ("running", "completed", "raised")
 
 
+@pytest.mark.long
 def test_the_handler_of_an_event_loop(place: Place) -> None:
     source = """
 import asyncio
@@ -167,6 +175,7 @@ asyncio.run(serve())
     assert "Saved in run" in err
 
 
+@pytest.mark.long
 def test_who_ignores_it_is_not_asked(place: Place) -> None:
     """As under ``nohup``."""
     place.write("train.py", HEAD + "os.kill(os.getpid(), signal.SIGHUP)\ntrain(5)\n")
@@ -179,6 +188,7 @@ def test_who_ignores_it_is_not_asked(place: Place) -> None:
     assert kept(place)["run"]["steps"] == 5
 
 
+@pytest.mark.long
 def test_children_die_of_it_as_ever(place: Place) -> None:
     """A forked child, a worker of a data loader, and a process of another program: without a word, at once."""
     source = """
@@ -260,6 +270,7 @@ def test_a_program_that_comes_to_no_instruction_is_not_waited_for(place: Place) 
     assert 0.5 < time.monotonic() - began < 10
 
 
+@pytest.mark.long
 def test_in_the_last_diagnosis_it_is_waited_for(place: Place) -> None:
     """The program is over: whoever sends it then gets the run that he waited for, and a process that died of it."""
     slow = (
@@ -276,6 +287,7 @@ def test_in_the_last_diagnosis_it_is_waited_for(place: Place) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a terminal")
+@pytest.mark.long
 def test_a_terminal_that_is_closed(place: Place) -> None:
     place.write("train.py", HEAD + FOR_EVER)
     ours, theirs = os.openpty()

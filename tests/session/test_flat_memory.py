@@ -173,6 +173,7 @@ def sessions(count: int, how: str) -> dict:
     return json.loads(done.stdout)
 
 
+@pytest.mark.long
 def test_sessions_leave_nothing() -> None:
     """With a run file, without, with an exception inside, and in a thread: three functions were left of each."""
     found = sessions(200, "traced")

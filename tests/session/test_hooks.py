@@ -417,6 +417,7 @@ for _ in range(3):
 """
 
 
+@pytest.mark.long
 def test_a_script_under_the_command_has_its_hooks_from_the_first_step_on(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT, encoding="utf-8")
     command = [sys.executable, "-m", "neuraldbg", "run", "--out", str(tmp_path / "run"), "train.py"]

@@ -61,14 +61,17 @@ def test_one_of_four_trainings_is_followed_and_the_others_are_named(tmp_path, op
 
 @pytest.mark.parametrize(
     ("program", "steps", "losses"),
-    [
-        ("scored_meanwhile", 300, 300),
-        ("one_after_another", 240, 240),
-        ("thread_for_each_step", 150, 150),
-        ("only_backward", 120, 119),
-        ("only_steps", 120, 120),
-        ("pool_turns", 197, 197),
-    ],
+    some(
+        [
+            ("scored_meanwhile", 300, 300),
+            ("one_after_another", 240, 240),
+            ("thread_for_each_step", 150, 150),
+            ("only_backward", 120, 119),
+            ("only_steps", 120, 120),
+            ("pool_turns", 197, 197),
+        ],
+        3,
+    ),
 )
 def test_a_training_that_several_threads_share_is_one_run(tmp_path, program, steps, losses):
     run = watched(tmp_path, program)
@@ -79,6 +82,7 @@ def test_a_training_that_several_threads_share_is_one_run(tmp_path, program, ste
     assert run.diagnose().verdict == "healthy"
 
 
+@pytest.mark.long
 def test_steps_that_raise_do_not_end_the_recording(tmp_path):
     run = watched(tmp_path, "step_raises")
 
@@ -246,6 +250,7 @@ def test_a_layer_is_no_model_of_a_thread_that_was_refused_as_its_model_was_calle
     assert not any(name.startswith("Linear") for name in names), names
 
 
+@pytest.mark.long
 def test_no_experiment_runs_beside_a_thread_that_draws(tmp_path):
     run = watched(tmp_path, "loads_ahead")
     reasons = {fact.value.get("reason") for fact in run.facts if fact.key == "experiment"}

@@ -93,6 +93,7 @@ def test_what_cannot_be_compared_yet_is_said(browser, doomed, healthy):
         assert page.locator("section.pane:visible").count() == 7
 
 
+@pytest.mark.long
 def test_runs_that_share_nothing_are_incomparable(browser, doomed):
     from neuraldbg.nouns import RunRecord
 
@@ -104,6 +105,7 @@ def test_runs_that_share_nothing_are_incomparable(browser, doomed):
 
 
 @pytest.mark.parametrize("search", ["?tab=compare&with=healthy", "?tab=gradients"])
+@pytest.mark.long
 def test_a_pane_has_the_height_of_its_figure_before_that_is_drawn(browser, doomed, healthy, search):
     with served(MemoryFeed(doomed=doomed, healthy=healthy)) as address, visiting(browser) as visit:
         held = []

@@ -38,6 +38,7 @@ def test_loss_and_learning_rate_are_on_the_first_screen(browser, doomed, size):
         assert (low, high) == (0, 200), "a constant is not drawn between -1 and 1"
 
 
+@pytest.mark.long
 def test_no_tab_promises_what_is_not_there(browser, doomed):
     with served(MemoryFeed(doomed=doomed)) as address, opened(browser, address) as page:
         for tab in each_tab(page):
@@ -47,6 +48,7 @@ def test_no_tab_promises_what_is_not_there(browser, doomed):
             assert "does not record yet" not in said, tab
 
 
+@pytest.mark.long
 def test_a_smoothed_loss_is_drawn_with_what_was_measured(browser, healthy):
     traces = """() => document.querySelector('[id*=loss] .js-plotly-plot')._fullData
         .filter((t) => t.visible === true && /^loss/.test(t.name))
@@ -90,6 +92,7 @@ def test_a_copied_link_holds_all_of_what_is_shown(browser, doomed, healthy):
         becomes(page, lambda: page.inner_text("#link"), "Copy link")
 
 
+@pytest.mark.long
 def test_light_and_dark_are_a_button_that_is_remembered(browser, doomed):
     with served(MemoryFeed(doomed=doomed)) as address, opened(browser, address, color_scheme="light") as page:
         assert page.inner_text("#themes") == "Dark"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
+import pytest
 from tests.dashboard.served_page import MemoryFeed, becomes, click_cell, drawn, in_sight, opened, served
 
 from neuraldbg.dashboard.page.context import suspect
@@ -28,6 +29,7 @@ def test_a_cell_leads_to_its_layer_and_step_in_every_pane(browser, doomed):
         assert page.input_value("#step") == str(step)
 
 
+@pytest.mark.long
 def test_a_click_is_followed_though_figures_took_their_size_meanwhile(browser, doomed):
     """Dash tells of both at once when the browser was busy."""
     tell = """([size, click, point]) => {
@@ -74,6 +76,7 @@ def test_the_model_itself_can_be_looked_at(browser, scaled):
         assert page.inner_text("#problems") == ""
 
 
+@pytest.mark.long
 def test_back_and_forward(browser, doomed):
     with served(MemoryFeed(doomed=doomed)) as address, opened(browser, address) as page:
         current = page.locator("nav [aria-current]")
@@ -105,6 +108,7 @@ def test_an_event_leads_on_and_the_table_can_be_sorted(browser, doomed):
         becomes(page, lambda: wanted.items() <= state(page).items(), True)
 
 
+@pytest.mark.long
 def test_a_node_of_the_chain_leads_on(browser, doomed):
     chain = view("chain", doomed, doomed.diagnose())
     node = next(n for n in chain.nodes if n.layer is not None)
@@ -119,6 +123,7 @@ def test_a_node_of_the_chain_leads_on(browser, doomed):
         becomes(page, lambda: state(page), {"layer": node.layer, "step": str(node.step)})
 
 
+@pytest.mark.long
 def test_a_graph_fits_a_window_of_another_size(browser, doomed):
     inside = """() => { const { cy } = document.querySelector('[id*=network]')._cyreg;
                         const { x1, x2 } = cy.elements().renderedBoundingBox();
@@ -133,6 +138,7 @@ def test_a_graph_fits_a_window_of_another_size(browser, doomed):
         becomes(page, lambda: page.evaluate(inside), [True, wide])
 
 
+@pytest.mark.long
 def test_the_wheel_scrolls_the_page_over_a_graph_too(browser, doomed):
     with (
         served(MemoryFeed(doomed=doomed)) as address,
@@ -156,6 +162,7 @@ def test_the_wheel_scrolls_the_page_over_a_graph_too(browser, doomed):
         becomes(page, lambda: page.evaluate(zoom) != was, True)
 
 
+@pytest.mark.long
 def test_zooming_along_the_steps_is_a_range_that_all_panes_show(browser, doomed):
     with served(MemoryFeed(doomed=doomed)) as address, opened(browser, f"{address}?tab=gradients") as page:
         box = in_sight(page, page.locator('[id*=\'"pane":"heatmap"\'] .nsewdrag').first)
@@ -182,6 +189,7 @@ def test_a_run_opens_with_a_click(browser, doomed, healthy):
         assert page.inner_text(".run-name") == "healthy"
 
 
+@pytest.mark.long
 def test_garbage_in_the_address_is_harmless_and_said(browser, doomed):
     link = "?tab=nope&layer=firsst&step=99999&first=-1&stat=median&colour=red&run=../../etc/passwd&kind=%00%ff"
     with served(MemoryFeed(doomed=doomed)) as address, opened(browser, address + link) as page:
@@ -191,6 +199,7 @@ def test_garbage_in_the_address_is_harmless_and_said(browser, doomed):
         assert page.locator(".verdict").count() == 1
 
 
+@pytest.mark.long
 def test_a_guilty_layer_and_step_need_no_address(browser, doomed):
     layer, step = suspect(doomed, doomed.diagnose())
     with served(MemoryFeed(doomed=doomed)) as address, opened(browser, f"{address}?tab=gradients") as page:

@@ -51,6 +51,7 @@ def test_what_a_person_did_survives_an_update(browser, doomed):
         assert not page.evaluate("document.querySelector('details').open")
 
 
+@pytest.mark.long
 def test_a_zoom_is_of_one_run_and_comes_back_with_its_tab(browser, doomed, healthy):
     feed = MemoryFeed(one=until(doomed, 20), other=until(healthy, 40))
     axis = "document.querySelector('[id*=loss] .js-plotly-plot')._fullLayout.yaxis"
@@ -79,6 +80,7 @@ def test_a_zoom_is_of_one_run_and_comes_back_with_its_tab(browser, doomed, healt
         assert page.evaluate(f"{axis}.range") == zoomed
 
 
+@pytest.mark.long
 def test_nothing_is_sent_while_nothing_happens(browser, doomed):
     sizes = []
     with served(MemoryFeed(run=doomed)) as address, opened(browser, address) as page:
@@ -88,6 +90,7 @@ def test_nothing_is_sent_while_nothing_happens(browser, doomed):
     assert {status for status, _ in sizes} == {204}
 
 
+@pytest.mark.long
 def test_only_what_changed_is_sent(browser, healthy):
     """New steps of a run leave the words and the graph of its diagnosis as they are."""
     feed, answers = MemoryFeed(run=until(healthy, 60)), []
@@ -102,6 +105,7 @@ def test_only_what_changed_is_sent(browser, healthy):
     assert words == {'{"pane":"numbers","part":"words"}'}
 
 
+@pytest.mark.long
 def test_a_line_has_at_most_the_points_of_the_settings_and_keeps_its_extremes(browser, healthy):
     loss = healthy.scalar("loss").values
     with served(MemoryFeed(run=healthy), max_history=20) as address, opened(browser, address) as page:

@@ -40,6 +40,7 @@ def test_the_words_come_first_and_a_pane_is_drawn_when_it_is_looked_at(browser, 
         assert visit.errors == []
 
 
+@pytest.mark.long
 def test_what_is_not_looked_at_is_drawn_while_nothing_else_happens(browser, doomed):
     with (
         served(MemoryFeed(run=doomed), refresh_rate=0.2) as address,
@@ -52,6 +53,7 @@ def test_what_is_not_looked_at_is_drawn_while_nothing_else_happens(browser, doom
         assert visit.errors == []
 
 
+@pytest.mark.long
 def test_a_figure_is_drawn_once(browser, doomed):
     """Dash asks for a second drawing of each, to fit its place: it would take as long as the first."""
     with served(MemoryFeed(run=doomed), refresh_rate=60) as address, visiting(browser) as visit:

@@ -67,6 +67,7 @@ def test_the_execution_trace_has_a_timeline_and_the_costs_of_each_layer(browser,
         assert "30% of the step" in page.inner_text("[data-pane=suggestions]")
 
 
+@pytest.mark.long
 def test_a_click_on_a_span_of_the_timeline_selects_its_layer(browser, feed):
     with served(feed) as address, opened(browser, f"{address}?run=measured&tab=execution_trace") as page:
         box = in_sight(page, page.locator("section[data-pane=timeline] .nsewdrag").first)
@@ -97,6 +98,7 @@ def test_memory_has_curves_parts_peaks_and_the_lines_that_keep_tensors(browser, 
         assert len(page.evaluate(TRACES, "peaks")) == 2
 
 
+@pytest.mark.long
 def test_what_was_not_measured_is_said_once(browser, feed):
     with served(feed) as address, opened(browser, f"{address}?run=bare&tab=execution_trace") as page:
         assert page.inner_text("main").count("neuraldbg run --profile") == 1

@@ -44,6 +44,7 @@ def test_each_row_says_verdict_cause_final_loss_steps_and_duration(browser, feed
         assert column(page, 5)[column(page, 2).index("broken")] == "NaN"
 
 
+@pytest.mark.long
 def test_rows_are_sorted_by_any_column_and_back(browser, feed):
     with served(feed) as address, opened(browser, f"{address}?tab=runs") as page:
         page.click("[data-pane=runs] th >> text=final loss")
@@ -92,6 +93,7 @@ def test_losses_of_several_runs_are_one_plot_of_those_that_are_ticked(browser, f
         becomes(page, lambda: "No run is selected" in page.inner_text("[data-pane=several_losses]"), True)
 
 
+@pytest.mark.long
 def test_a_run_that_is_gone_while_it_is_shown_says_so_and_leads_to_the_others(browser, feed):
     with served(feed) as address, opened(browser, f"{address}?run=doomed") as page:
         feed.remove("doomed")
@@ -101,6 +103,7 @@ def test_a_run_that_is_gone_while_it_is_shown_says_so_and_leads_to_the_others(br
         assert page.locator(".verdict").count() == 1
 
 
+@pytest.mark.long
 def test_hundreds_of_runs_are_listed(browser, feed):
     (entry,) = (entry for entry in feed.runs() if entry.key == "healthy")
     moment = feed.moment("healthy")
@@ -119,6 +122,7 @@ def test_an_odd_entry_is_sorted_last_and_takes_no_other_down(browser, feed):
         assert column(page, 2)[-1] == "odd"
 
 
+@pytest.mark.long
 def test_the_plot_says_how_many_of_the_runs_it_draws(browser, healthy):
     feed = MemoryFeed(**{f"r{k:02}": healthy for k in range(11)})
     with served(feed) as address, opened(browser, f"{address}?run=r00&tab=runs") as page:

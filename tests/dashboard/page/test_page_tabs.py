@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.dashboard.served_page import HOSTILE, MemoryFeed, becomes, each_tab, opened, served
+from tests.families import some
 
 from neuraldbg.dashboard.page.context import suspect
 from neuraldbg.nouns import RunRecord
@@ -52,9 +53,9 @@ def test_hostile_names_stay_text(browser, hostile):
                 assert HOSTILE in page.inner_text("main"), tab
 
 
-@pytest.mark.parametrize(("theme", "scheme", "dark"), [
+@pytest.mark.parametrize(("theme", "scheme", "dark"), some([
     ("auto", "light", False), ("auto", "dark", True), ("dark", "light", True), ("light", "dark", False),
-])  # fmt: skip
+], 2))  # fmt: skip
 def test_themes(browser, doomed, theme, scheme, dark):
     with (
         served(MemoryFeed(doomed=doomed), theme=theme) as address,
@@ -65,6 +66,7 @@ def test_themes(browser, doomed, theme, scheme, dark):
         assert (sum(int(part) for part in ink) / 3 > 128) == dark  # figures follow, too
 
 
+@pytest.mark.long
 def test_a_system_that_turns_dark_is_followed(browser, doomed):
     with served(MemoryFeed(doomed=doomed)) as address, opened(browser, address, color_scheme="light") as page:
         page.emulate_media(color_scheme="dark")
@@ -104,6 +106,7 @@ def test_a_run_that_cannot_be_read_says_why(browser, doomed):
         assert "cannot be read: the file is not a whole run file" in page.inner_text(".status")
 
 
+@pytest.mark.long
 def test_only_the_charts_of_the_settings_are_tabs(browser, doomed):
     with (
         served(MemoryFeed(doomed=doomed), charts=["memory_profile", "gradient_flow"]) as address,
@@ -112,6 +115,7 @@ def test_only_the_charts_of_the_settings_are_tabs(browser, doomed):
         assert page.locator("nav a").all_inner_texts() == ["Memory", "Gradients"]
 
 
+@pytest.mark.long
 def test_tabs_can_be_reached_with_the_keyboard(browser, doomed):
     with served(MemoryFeed(doomed=doomed)) as address, opened(browser, address) as page:
         page.locator("nav a", has_text="Memory").focus()
@@ -120,6 +124,7 @@ def test_tabs_can_be_reached_with_the_keyboard(browser, doomed):
         assert "tab=memory" in page.url
 
 
+@pytest.mark.long
 def test_nan_that_was_read_is_drawn_and_not_denied(browser, doomed, broken):
     with served(MemoryFeed(broken=broken, doomed=doomed)) as address:
         with opened(browser, f"{address}?run=broken&tab=anomalies") as page:

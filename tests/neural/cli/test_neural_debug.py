@@ -12,6 +12,7 @@ from pathlib import Path
 import pexpect
 import pytest
 from tests.browser import visiting
+from tests.families import some
 
 from neural.cli import main
 from neuraldbg import Run
@@ -88,6 +89,7 @@ def test_debug_names_the_cause_and_its_line_in_the_file(place):
     assert Run.load(place / "run").info.note == ""
 
 
+@pytest.mark.long
 def test_parts_are_printed_and_runs_are_exported_and_compared(place):
     for name in ("a", "b"):
         seed = "1" if name == "a" else "2"
@@ -101,6 +103,7 @@ def test_parts_are_printed_and_runs_are_exported_and_compared(place):
     assert "differ" in compared.stdout
 
 
+@pytest.mark.long
 def test_made_up_data_are_said_in_every_picture(place):
     done = neural(place, "debug", "--no-dashboard", "--dataset", "synthetic", "--gradients", "-o", "run", "tiny.neural")
     assert "made-up data" in done.stderr
@@ -116,6 +119,7 @@ def test_made_up_data_are_said_in_every_picture(place):
         assert Run.load(place / folder).info.note == "made-up data"
 
 
+@pytest.mark.long
 def test_a_breakpoint_by_the_name_in_the_file_stops_there(place):
     child = pexpect.spawn(
         sys.executable,
@@ -139,6 +143,7 @@ def test_a_breakpoint_leaves_the_training_as_it_is(place):
     assert stopped.stdout == plain.stdout, "the same, bit for bit"
 
 
+@pytest.mark.long
 def test_a_script_is_debugged_with_its_own_arguments(place):
     done = neural(place, "debug", "--no-dashboard", "train.py", "--", "0.05", "--mine")
     assert done.stdout == "trained with ['0.05', '--mine']\n"
@@ -229,6 +234,7 @@ def test_the_page_opens_at_the_part_that_is_asked_for(place, browser):
         process.kill()
 
 
+@pytest.mark.long
 def test_a_search_prints_its_table_and_leaves_runs(place):
     text = TINY.replace("Dense(8", "Dense(HPO(choice(4, 8))").replace("epochs: 2", "epochs: 1")
     (place / "s.neural").write_text(text, encoding="utf-8")
@@ -238,7 +244,7 @@ def test_a_search_prints_its_table_and_leaves_runs(place):
     assert {Run.load(run).steps for run in (place / "found").glob("trial-*")} == {8}
 
 
-@pytest.mark.parametrize("name", ["random", "torch", "numpy"])
+@pytest.mark.parametrize("name", some(["random", "torch", "numpy"], 3))
 def test_a_file_with_the_name_of_a_module_hides_none(place, name):
     (place / "tiny.neural").rename(place / f"{name}.neural")
     done = neural(place, "run", f"{name}.neural", "--epochs", "1")
