@@ -155,6 +155,122 @@ class Zeros(Loop):
         return x * float(self.step < AT), y
 
 
+class OneLabel(Loop):
+    """The labels become one class, and the inputs stay what they are."""
+
+    def batch(self) -> tuple[Tensor, Tensor]:
+        x, y = super().batch()
+        return x, torch.full_like(y, 3) if self.step >= AT else y
+
+
+class OneClass(Loop):
+    """Batches come from a part of the data that holds one class, which is the most frequent one."""
+
+    def batch(self) -> tuple[Tensor, Tensor]:
+        if self.step < AT:
+            return super().batch()
+        rows = (self.y == self.y.mode().values).nonzero()[:, 0]
+        rows = rows[torch.randint(len(rows), (self.size,))]
+        return self.x[rows], self.y[rows]
+
+
+class Ordered(Loop):
+    """Batches hold one class each, now one and now another."""
+
+    def batch(self) -> tuple[Tensor, Tensor]:
+        if self.step < AT:
+            return super().batch()
+        rows = (self.y == self.step // 20 % 5).nonzero()[:, 0]
+        rows = rows[torch.randint(len(rows), (self.size,))]
+        return self.x[rows], self.y[rows]
+
+
+class HeadReplaced(Loop):
+    def at(self) -> None:
+        self.model[5] = nn.Linear(48, 5)
+
+
+class PartStepped(Loop):
+    """A new optimizer is made of the biases alone."""
+
+    def at(self) -> None:
+        self.opt = torch.optim.SGD([p for p in self.model.parameters() if p.dim() == 1], lr=0.05, momentum=0.9)
+
+
+class Epsilon(Loop):
+    def __init__(self) -> None:
+        super().__init__()
+        self.opt = torch.optim.Adam(self.model.parameters(), lr=1e-3)
+
+    def at(self) -> None:
+        self.opt.param_groups[0]["eps"] = 100.0
+
+
+class Clipped(Loop):
+    """The gradients are clipped from step AT on, to next to nothing."""
+
+    limit = 1e-6
+
+    def train(self) -> None:
+        for self.step in range(STEPS):
+            x, y = self.batch()
+            self.opt.zero_grad()
+            self.loss(self.model(x), y).backward()
+            if self.step >= AT:
+                nn.utils.clip_grad_norm_(self.model.parameters(), self.limit)
+            self.opt.step()
+
+
+class ClippedSanely(Clipped):
+    limit = 5.0
+
+
+class Noise(Loop):
+    """Noise is added to the weights after each step from AT on."""
+
+    def batch(self) -> tuple[Tensor, Tensor]:
+        if self.step > AT:
+            with torch.no_grad():
+                for p in self.model.parameters():
+                    p.add_(0.05 * torch.randn_like(p))
+        return super().batch()
+
+
+class Single(Loop):
+    def at(self) -> None:
+        self.size = 1
+
+
+class SetLow(Loop):
+    def at(self) -> None:
+        self.opt.param_groups[0]["lr"] *= 1e-6
+
+
+class Climbs(Loop):
+    schedule: torch.optim.lr_scheduler.LRScheduler | None = None
+
+    def at(self) -> None:
+        self.schedule = torch.optim.lr_scheduler.ExponentialLR(self.opt, gamma=1.05)
+
+    def batch(self) -> tuple[Tensor, Tensor]:
+        if self.schedule is not None:
+            self.schedule.step()
+        return super().batch()
+
+
+class Absurd(Loop):
+    """One batch comes in other units, and the training does not get over it."""
+
+    def batch(self) -> tuple[Tensor, Tensor]:
+        x, y = super().batch()
+        return x * (1e5 if self.step == AT else 1.0), y
+
+
+class Softmax(Loop):
+    def loss(self, out: Tensor, y: Tensor) -> Tensor:
+        return super().loss(out.softmax(1) if self.step >= AT else out, y)
+
+
 class Restarts(Loop):
     def __init__(self) -> None:
         super().__init__()
@@ -186,7 +302,7 @@ def watch(loop: Callable[[], Loop]) -> Diagnosis:
     return record(Program(loop.__name__, lambda: loop().train(), "late", golden(""), "late"))[1]
 
 
-QUICK = (Momentum, Rate, Restarts)
+QUICK = (Momentum, OneLabel, Rate, Restarts)
 """Those that every run of the tests makes."""
 
 
@@ -241,7 +357,30 @@ def test_a_graph_that_is_cut_from_a_step_on_is_named_with_the_step(loop, verdict
         assert "hidden.detach() if self.cut" in top.places[0].code
 
 
-@pytest.mark.parametrize("loop", some([Restarts, Smoothed, Thawed, Averaged, Auxiliary]))
+QUIET = {
+    OneLabel: "labels_degenerate", OneClass: "class_imbalance", Ordered: "unshuffled_data",
+    HeadReplaced: "optimizer_stale_params", PartStepped: "param_not_in_optimizer", Epsilon: "adam_epsilon",
+    Clipped: "clip_too_tight", Noise: "weights_overwritten", Single: "batch_too_small", SetLow: "lr_too_low",
+    Climbs: "schedule_error", Absurd: "bad_batch", Softmax: "double_softmax",
+}  # fmt: skip
+"""Changes after which a loss may look well, with their causes."""
+
+
+@pytest.mark.parametrize("loop", some(QUIET))
+def test_a_change_that_hurts_is_named_with_its_step_whatever_the_loss_does(loop):
+    found = watch(loop)
+    assert found.verdict in {"suspect", "failing"}, found.summary
+    top = found.hypotheses[0]
+    assert (top.cause, top.confidence > 0.5) == (QUIET[loop], True), found.summary
+    assert top.step is not None
+    since = top.since if top.since is not None else top.step - 2
+    assert since < AT <= top.step + 2, (top.since, top.step)
+    assert top.step <= AT + 300
+    if loop is Absurd:
+        assert "the batch of step 811 has" in " ".join(one.statement for one in top.evidence)
+
+
+@pytest.mark.parametrize("loop", some([Restarts, Smoothed, Thawed, Averaged, Auxiliary, ClippedSanely]))
 def test_a_change_that_does_no_harm_is_no_alarm(loop):
     found = watch(loop)
     assert found.verdict == "healthy", found.summary

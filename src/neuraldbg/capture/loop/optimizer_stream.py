@@ -14,7 +14,7 @@ from neuraldbg.capture.guest.weak_references import TensorRef
 from neuraldbg.capture.parameters.usual_norm import Usual
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from torch import Tensor
     from torch.optim.optimizer import Optimizer
@@ -122,6 +122,12 @@ class Stream:
         """
         rates = self.rates.now()
         return {key: rate for key, rate in rates.items() if self.steps > resting.get(key, {}).get(self.index, -1)}
+
+    def followed(self, streams: Iterable[Stream]) -> bool:
+        """Return True if the optimizer is gone, and one that was made later takes the steps."""
+        if self.opt() is not None:
+            return False
+        return any(one.index > self.index and one.steps and one.opt() is not None for one in streams)
 
     def resume(self, begun: Begun) -> Changed | None:
         """Take over the readings of a step that native code has begun. Return what changed the weights before it."""

@@ -87,6 +87,7 @@ class Optimizers:
         self.skipped = 0
         self.clipped: tuple[Any, float] | None = None
         """(total norm, None if unreadable; limit) of the step's last clip_grad_norm_, None if there was none."""
+        self.limit: Any = math.inf  # of the newest clip
         self.after_clip: Callable[[], None] = lambda: None
         self.discovers = discovers
         """True if any optimizer is followed, not only those of given models."""
@@ -402,10 +403,13 @@ class Optimizers:
         stream.stale = None
 
     def rates(self, resting: Mapping[int, Mapping[int, int]] | None = None) -> dict[int, float]:
-        """Return the learning rate of every tensor of every optimizer seen, by identity; see ``Stream.holds``."""
+        """Return the learning rate of every tensor of every optimizer seen, by identity; with ``resting`` of those that
+        may still step it, see ``Stream.holds``.
+        """
         found = {key: rate for known in self._unstepped for key, rate in known.now().items()}
         for stream in self.streams:
-            found |= stream.holds(resting or {})
+            if resting is None or not stream.followed(self.streams):
+                found |= stream.holds(resting or {})
         return found
 
     def find_unstepped(self) -> None:
@@ -418,7 +422,7 @@ class Optimizers:
 
     def clips(self, parameters: Any, max_norm: float, total_norm: Any, *_: Any, **__: Any) -> Around:
         """Wrap the function by which ``clip_grad_norm_`` scales, whose arguments are norm and limit."""
-        del parameters
+        self.limit = max_norm
         if self.switch.in_full_step():
             self._note_clip(total_norm, max_norm)
         yield

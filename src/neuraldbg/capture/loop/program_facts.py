@@ -72,10 +72,14 @@ def batch(model: str, inputs: Any) -> dict[str, Any]:
 
 
 def parameters(
-    params: Params, in_optimizer: Mapping[int, float], called: Iterable[str], stale: Container[int] = ()
+    params: Params,
+    in_optimizer: Mapping[int, float],
+    called: Iterable[str],
+    stale: Container[int] = (),
+    dry: Container[str] = (),
 ) -> dict[str, Any]:
     """Return the PARAMS fact. ``in_optimizer`` maps the id of each tensor in any group to its learning rate; ``stale``
-    are the ids of tensors that had no gradient since they were frozen.
+    are the ids of tensors that had no gradient since they were frozen, ``dry`` the names of those that lost it.
     """
     fired = set(called)
     for w in params.by_id.values():
@@ -85,7 +89,7 @@ def parameters(
     # A model with no parameter in an optimizer, beside one that is trained, is a tool of the loss and no fault.
     held = [w for w in every if w.rate is not None]
     # If no parameter in an optimizer gets a gradient, another model is the trained one.
-    trained = {w.model for w in held} if any(w.had_grad for w in held) else set()
+    trained = {w.model for w in held} if any(w.had_grad and w.name not in dry for w in held) else set()
     models = {w.model for w in every}
     shared = (alias for w in held for alias in w.aliases)
     trained |= {alias.partition(".")[0] for alias in shared} & models  # a new head on a part that was trained before

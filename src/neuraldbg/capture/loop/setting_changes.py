@@ -7,6 +7,7 @@ next to nothing.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from torch import nn
@@ -23,11 +24,13 @@ if TYPE_CHECKING:
 
 EVERY = 32
 """Steps between two readings of the settings at least."""
-_NAMES = ("momentum", "weight_decay", "dampening", "maximize")
+_NAMES = ("momentum", "weight_decay", "dampening", "maximize", "eps")
 _MOST = 16
 """Changes of one setting that are logged: a program may change it for ever, as one that trains parts by turns."""
 _MUCH = 0.3
 """Least change of a weight from outside that is logged: half of it or twice, or other values."""
+_OPTIMIZERS = 16
+"""Optimizers up to which a new one is a reason to read facts: a program may make one for each step."""
 _PLAIN = (float, int, bool)
 """Types of settings that are compared: to fetch a number from a device would wait for it."""
 _DROPOUT = nn.modules.dropout._DropoutNd  # noqa: SLF001
@@ -48,7 +51,8 @@ class SettingChanges:
         self._weights: frozenset[str] = frozenset()
         """Names of the parameters that were known when their number last changed."""
         self._dry: frozenset[str] = frozenset()
-        """Names of the stepped parameters that require a gradient and had none in the last reading."""
+        self._streams = 0
+        """Optimizers at the last reading."""
         self._opts: dict[int, weakref.ref[Any]] = {}
         """Weak reference to the object of each optimizer by its number."""
         self._at = -1
@@ -56,6 +60,13 @@ class SettingChanges:
         self._moving: dict[Key, tuple[float, int, int]] = {}
         """Value and step before a change that may go on, as along a schedule, and its number of readings."""
         self._logged: dict[Key, int] = {}
+
+    @property
+    def dry(self) -> frozenset[str]:
+        """Names of the parameters that an optimizer steps and that got gradients before, and had none in the last
+        reading.
+        """
+        return self._dry
 
     def check(self, step: int, *, every: int = EVERY) -> bool:
         """Compare the settings at the end of a step, if ``every`` steps have passed. Return True if one changed, for
@@ -70,7 +81,7 @@ class SettingChanges:
         if now.get(_TRAINABLE) != known.get(_TRAINABLE) and not self._turned():
             known = {**known, _TRAINABLE: now.get(_TRAINABLE, 0.0)}  # the program has made another model
         self._note_replaced(before, step)
-        changed = written
+        changed = written | self._joined(before)
         if before < 0 or (now == known and not self._moving):
             return changed
         for key, value in now.items():
@@ -86,10 +97,17 @@ class SettingChanges:
                 changed |= readings > 1 and self._log(key, start, value, since, before)
         return changed
 
+    def _joined(self, before: int) -> bool:
+        """Return True if another optimizer has stepped since the last reading, of the first few of a run."""
+        streams, self._streams = self._streams, len(self._scene.optimizers.streams)
+        return before >= 0 and streams < self._streams <= _OPTIMIZERS
+
     def _settings(self) -> Iterator[tuple[Key, float]]:
         scene = self._scene
         for stream in scene.optimizers.streams:
             yield from _of_optimizer(stream.index, stream.opt())
+        if len(scene.optimizers.streams) == 1 and type(scene.optimizers.limit) in _PLAIN:
+            yield ("clip", scene.optimizers.streams[0].index), float(scene.optimizers.limit)
         for model in scene.models.found:
             if model.gone:
                 continue
@@ -118,7 +136,8 @@ class SettingChanges:
         if what == "trainable":
             frozen, self._frozen = self._frozen, self._now_frozen()
             names = sorted(frozen ^ self._frozen)[:_MOST]
-        value: dict[str, Any] = {"what": what, "before": before, "after": after, "since": since, "until": until}
+        value: dict[str, Any] = {"what": what, "since": since, "until": until}
+        value |= {"before": _limited(before), "after": _limited(after)}
         value |= {"stream": of, "name": ""} if isinstance(of, int) else {"stream": None, "name": of}
         self._scene.log(FactKey.CHANGE, {**value, "names": names})
         return True
@@ -170,6 +189,11 @@ class SettingChanges:
             old, self._opts[stream.index] = self._opts.get(stream.index), stream.opt
             if old is not None and old is not stream.opt:
                 self._log(("optimizer", stream.index), None, None, before, step)
+
+
+def _limited(value: float | None) -> float | None:
+    """Return a value, None for no limit."""
+    return value if value is None or math.isfinite(value) else None
 
 
 def _of_optimizer(number: int, opt: Any) -> Iterator[tuple[Key, float]]:

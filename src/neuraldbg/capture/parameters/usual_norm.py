@@ -9,6 +9,35 @@ FAR = 8.0
 KNOWN = 16
 """Count of numbers from which on the running mean is used."""
 
+LEFT, RUN = 2.0, 12
+"""Mean absolute deviations above its level, and numbers in a row that lie there, by which a loss has left its level."""
+SLOW = 128
+"""Numbers over which a level is averaged, and half of those from which on it is known."""
+
+
+class Level:
+    """The level of a loss, and the numbers in a row above it: a rise of some deviations that stays is no single
+    unusual number.
+    """
+
+    def __init__(self) -> None:
+        self._mean = self._spread = 0.0
+        self._seen = self._above = 0
+
+    def left(self, value: float) -> bool:
+        """Return True if a loss lies above its level for the ``RUN``-th time in a row. Then a new level begins."""
+        off = value - self._mean
+        known = self._seen >= SLOW // 2
+        self._above = self._above + 1 if known and off > LEFT * self._spread + 0.01 * abs(self._mean) else 0
+        if self._above >= RUN or not math.isfinite(off):
+            self._mean, self._spread, self._seen, self._above = 0.0, 0.0, 0, 0
+            return math.isfinite(off)
+        self._seen += 1
+        weight = max(1 / self._seen, 1 / SLOW)
+        self._mean += weight * off
+        self._spread += weight * (abs(off) - self._spread)
+        return False
+
 
 class Usual:
     """The running mean of a number, and its mean absolute deviation."""

@@ -148,7 +148,8 @@ class Learning:
 
     def _parameters(self) -> dict[str, Any]:
         held = self.optimizers.rates(self._unfrozen.resting)
-        return program_facts.parameters(self.params, held, self.hooks.called, self._unfrozen.stale())
+        stale, dry = self._unfrozen.stale(), self._changes.dry
+        return program_facts.parameters(self.params, held, self.hooks.called, stale, dry)
 
     def _learn_passes(self, stepped: list[Stream]) -> None:
         if self.losses.terms is not None:

@@ -7,14 +7,15 @@ since some questions are about two steps in a row.
 
 A session begins with an allowance, so that short runs and the beginnings of long ones are read in full. A quarter of it
 may be spent at once; the rest only as long as watching takes no more than a quarter of the training's time. An unusual
-number (a NaN, a loss or a gradient norm far from the usual) buys a burst on credit, which is repaid afterwards.
+number (a NaN, a loss or a gradient norm far from the usual, a loss that has left its level) buys a burst on credit,
+which is repaid afterwards.
 """
 
 from __future__ import annotations
 
 import math
 
-from neuraldbg.capture.parameters.usual_norm import Usual
+from neuraldbg.capture.parameters.usual_norm import Level, Usual
 
 BURST = 4
 """Full steps in a row."""
@@ -68,6 +69,7 @@ class Governor:
         self.paced = False
         """True from a burst that begins with facts until somebody clears it."""
         self._usual = Usual(), Usual()
+        self._level = Level()
         self._flowing = False
         """True if the last gradient norm that was read was not zero."""
         self._rescued = LEARNT // 2
@@ -185,6 +187,7 @@ class Governor:
     def watch(self, loss: float | None, norm: float | None) -> bool:
         """Check the numbers of a step. Return True if one is unusual; then the next steps are read in full."""
         odd = [usual.odd(value) for usual, value in zip(self._usual, (loss, norm), strict=True) if value is not None]
+        odd.append(loss is not None and self._level.left(loss))
         if norm is not None:  # gradients that are zero all at once no longer reach the weights
             odd.append(norm == 0.0 and self._flowing)
             self._flowing = norm != 0.0

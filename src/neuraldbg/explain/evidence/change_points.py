@@ -52,6 +52,8 @@ NAMES = {
     "dampening": "the dampening",
     "beta1": "the first beta",
     "beta2": "the second beta",
+    "eps": "epsilon",
+    "clip": "the clipping limit",
 }
 
 
@@ -150,6 +152,8 @@ def _words(run: RecordReadings, fact: ChangeFact) -> str:
         return f"{listing(fact.names)} {does} {'no gradient any more' if after < before else 'a gradient again'}"
     if fact.what == "optimizer":
         return "another optimizer object took over"
+    if fact.what == "clip" and None in (fact.before, fact.after):
+        return f"gradients were clipped at {setting_value(after)} from then on" if after else ""
     if fact.what == "maximize":
         return f"the optimizer was set to {'maximise' if after else 'minimise'} the loss"
     return f"{NAMES[fact.what]} {_went(before, after)}" if fact.what in NAMES else ""

@@ -87,6 +87,17 @@ class Training(NamedTuple):
         return f"{steps} ({who})" if who else steps
 
 
+class Joined(NamedTuple):
+    """Names that came to a list of the PARAMS fact in mid-run."""
+
+    names: list[str]
+    """Names of parameters, in data-flow order."""
+    since: int
+    """Step of the last reading of facts before."""
+    until: int
+    """Step of the first reading with them."""
+
+
 class RecordReadings:
     """Cached readings of a RunRecord, of the main optimizer (the one with most steps) unless another is named."""
 
@@ -366,6 +377,11 @@ class RecordReadings:
         """Operations in the loss graphs."""
         return tuple(op for _, loss in self.run.versions(LossFact) for op in loss.ops)
 
+    @cached_property
+    def facts_read(self) -> tuple[int, ...]:
+        """Steps in which the facts of the loop were read and the loss was not as before: nearly all such steps."""
+        return tuple(step for step, _ in self.run.versions(LossFact))
+
     def standing(self, field: Standing, last: int | None = None) -> list[str]:
         """Return the names that a list of the PARAMS fact has in every version, or in the ``last`` ones, in data-flow
         order.
@@ -374,6 +390,19 @@ class RecordReadings:
         versions = versions[-last:] if last else versions
         names = set.intersection(*versions) if versions else set()
         return sorted(names, key=lambda name: (self.depth(owner(name)), name))
+
+    def joined(self, field: Standing, lasting: int) -> Joined | None:
+        """Return the names that came to a list of the PARAMS fact in mid-run, all at one reading, and have been on it
+        since, for ``lasting`` steps at least; of several such readings the newest. None if there are none.
+        """
+        versions = [(step, set(getattr(params, field))) for step, params in self.run.versions(ParamsFact)]
+        for at in range(len(versions) - 1, 0, -1):
+            (since, before), until = versions[at - 1], versions[at][0]
+            names = set.intersection(*(later for _, later in versions[at:])) - before
+            since = max((step for step in self.facts_read if step < until), default=since)
+            if names and (self.run.steps or 0) - until >= lasting:
+                return Joined(sorted(names, key=lambda name: (self.depth(owner(name)), name)), since, until)
+        return None
 
     @cached_property
     def param_names(self) -> list[str]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from neuraldbg.explain.evidence.record_readings import ADAPTIVE
 from neuraldbg.nouns.facts.order import OrderFact
+from neuraldbg.nouns.facts.schedule import ScheduleFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 EARLY_LOSSES = 10
 """Number of losses after a step that are compared with the loss at that step."""
 
+DEAD = 1e-4
+"""Share of its peak below which a learning rate no longer changes the weights."""
+DROP = 100.0
+"""Least factor of one step by which a rate that ends below ``DEAD`` was set, and not brought there by a schedule."""
 LONG = 120
 """Characters from which only the first sentence of an error is written."""
 _CLASS = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|Iteration)\b|[A-Za-z_][\w.]*: ")
@@ -33,6 +38,20 @@ def order(case: Case, stream: int) -> tuple[str, ...]:
 def rates(case: Case, stream: int | None = None) -> Series:
     """Return the learning rate of an optimizer over its steps."""
     return case.scalar("lr", stream).finite()
+
+
+def dropped(case: Case, stream: int | None = None) -> int | None:
+    """Return the step at which the learning rate was set to a tiny part of what it was, at once and for the rest of the
+    run, but not to 0, where no scheduler is known that may have done it; None if it was not.
+    """
+    lr = rates(case, stream)
+    if any(fact.stream in (stream, None) and fact.steps for fact in case.run.known_each(ScheduleFact)):
+        return None
+    alive = np.flatnonzero(lr.values > DEAD * lr.values.max()) if len(lr) else np.array([], int)
+    if not len(alive) or alive[-1] + 1 >= len(lr):
+        return None
+    before, after = float(lr.values[alive[-1]]), lr.values[alive[-1] + 1 :]
+    return int(lr.steps[alive[-1] + 1]) if 0 < after.max() < before / DROP else None
 
 
 def completed(case: Case) -> bool:

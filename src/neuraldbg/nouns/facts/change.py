@@ -14,17 +14,19 @@ class ChangeFact(Known):
     KEY: ClassVar = "change"
 
     what: str
-    """Setting: ``momentum``, ``weight_decay``, ``beta1``, ``beta2``, ``dampening`` or ``maximize`` of an optimizer,
-    ``optimizer`` for an optimizer object that took the place of another, ``weights`` for weights that something else
-    than a step of the optimizer has changed, ``gradients`` for the number of its parameters that get a gradient, of
-    those that got one before, ``training`` for the mode of a model or of a layer, ``dropout`` for the
-    probability of a layer, ``trainable`` for the number of parameters that require a gradient."""
+    """Setting: ``momentum``, ``weight_decay``, ``beta1``, ``beta2``, ``eps``, ``dampening`` or ``maximize`` of an
+    optimizer, ``clip`` for the limit of the norm of its gradients, ``optimizer`` for an optimizer object that took the
+    place of another, ``weights`` for weights that something else than a step of the optimizer has changed,
+    ``gradients`` for the number of its parameters that get a gradient, of those that got one before, ``training`` for
+    the mode of a model or of a layer, ``dropout`` for the probability of a layer, ``trainable`` for the number of
+    parameters that require a gradient."""
     since: int
     """Last step that ended with the value before."""
     until: int
     """First step that was seen to end with the value after."""
     before: float | None = None
-    """Value before, 1 and 0 for a mode or a switch; None for an optimizer object and for weights."""
+    """Value before, 1 and 0 for a mode or a switch; None for an optimizer object, for weights, and for a limit where
+    there was none."""
     after: float | None = None
     """Value after, as ``before``; of weights the largest change, relative to a weight's size."""
     stream: Count | None = None

@@ -228,18 +228,24 @@ class NonfiniteBirth(ExperimentFact):
 
 @frozen
 class OddSample(ExperimentFact):
-    """The sample that stands out in a batch at which the loss jumped."""
+    """The batch at which the loss jumped, with the sample that stands out in it."""
 
     value: float
-    """Largest absolute value of the sample."""
+    """Largest absolute value of the sample, or of the batch."""
     usual: float
     """Median over the samples of the batch of their largest absolute value."""
     step: int | None = None
     """Optimizer step of the batch, None if it is not known."""
     sample: Count | None = None
-    """Number of the sample in the batch, None if it is not known."""
+    """Number of the sample in the batch, None if none stands out."""
     leaf: str = ""
     """Name of the input that holds it."""
+    low: float | None = None
+    """Smallest finite value of that input in the batch, None if it was not read."""
+    high: float | None = None
+    """Largest finite value, likewise."""
+    rms: float | None = None
+    """Root mean square of its finite values, likewise."""
 
 
 VARIANTS: dict[str, type[ExperimentFact]] = {

@@ -2,7 +2,7 @@
 
 Losses on the CPU are checked before each backward pass (one number), and one small gradient after it. On other devices
 that would synchronise, so it is not done. At the first non-finite value the pass is repeated on a copy. After a jump of
-the loss the reader searches the outlier sample of the batch.
+the loss the reader reads the batch, and searches the outlier sample in it: in a light step nothing else does.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _RECENT = 20
 _ENOUGH = 8
 _JUMP = 4.0
 """Multiple of the median of the newest losses from which on a loss is a jump."""
-_ODD = 3
-"""Jumps of a run that are examined."""
+_ODD, _RARER = 3, 2
+"""Jumps of a run that are examined, and the ratio of the steps of two that are examined after them."""
 _SMALL = 4096
 
 
@@ -69,7 +69,8 @@ class FirstBad(Reader):
         self._recent: deque[float] = deque(maxlen=_RECENT)
         self._least = 0.0
         """Lower bound of the sizes of the recent losses."""
-        self._jumps = 0
+        self._jumps = self._examined = 0
+        """Jumps that were examined, and the step of the last."""
         self._done = False
         self._small: dict[str, TensorRef | None] = {}
         self._gaps = False
@@ -115,11 +116,12 @@ class FirstBad(Reader):
             return
         recent = self._recent
         # A bound is compared first: a median is expensive at every step.
-        if value > _JUMP * self._least + 1e-6 and len(recent) >= _ENOUGH and self._jumps < _ODD:
+        due = self._jumps < _ODD or self.scene.step >= _RARER * self._examined
+        if value > _JUMP * self._least + 1e-6 and len(recent) >= _ENOUGH and due:
             self._least = min(map(abs, recent))
             if value > _JUMP * max(self._least, abs(statistics.median(recent))) + 1e-6:
-                self._jumps += 1
-                self._odd_sample()
+                self._jumps, self._examined = self._jumps + 1, self.scene.step
+                self._odd_batch()
         self._least = min(self._least, abs(value)) if recent else abs(value)
         recent.append(value)
 
@@ -213,21 +215,28 @@ class FirstBad(Reader):
         """Return the tensors of the newest pass's arguments that are still alive."""
         return [x for _, x in seen(_alive(self._pass[2:]))] if self._pass is not None else []
 
-    def _odd_sample(self) -> None:
-        """Log the outlier sample of the newest batch, if there is one."""
-        if self._pass is None:
-            return
-        for name, x in seen(_alive(self._pass[2:])):
+    def _odd_batch(self) -> None:
+        """Log the scale of the newest batch, of the input in which one sample stands out, or else of the first."""
+        found: dict[str, Any] | None = None
+        for name, x in seen(_alive(self._pass[2:])) if self._pass is not None else ():
             if not x.is_floating_point() or x.dim() < 2 or x.shape[0] < 4 or x.numel() > _SMALL * 256:
                 continue
             size = x.detach().abs().reshape(x.shape[0], -1).amax(1)
             top, usual = float(size.max()), float(size.median())
-            if usual > 0 and top > 3 * usual:
-                value = {"id": f"odd_sample:{self.scene.step}", "name": "odd_sample", "judged": True,
-                         "step": self.scene.step, "sample": int(size.argmax()), "leaf": name, "value": top,
-                         "usual": usual}  # fmt: skip
-                self.scene.log(FactKey.EXPERIMENT, value)
-                return
+            outlier = usual > 0 and top > 3 * usual
+            if outlier or found is None:
+                shown = x.detach()[x.detach().isfinite()].double()
+                scale = (
+                    (float(shown.min()), float(shown.max()), float(shown.square().mean().sqrt())) if len(shown) else ()
+                )
+                found = {"sample": int(size.argmax()) if outlier else None, "leaf": name, "value": top, "usual": usual,
+                         **dict(zip(("low", "high", "rms"), scale, strict=False))}  # fmt: skip
+            if outlier:
+                break
+        if found is not None and math.isfinite(found["value"]):
+            step = self.scene.step
+            value = {"id": f"odd_sample:{step}", "name": "odd_sample", "judged": True, "step": step}
+            self.scene.log(FactKey.EXPERIMENT, {**value, **found})
 
     def stop(self) -> None:
         """Drop the newest pass and the chosen gradients."""

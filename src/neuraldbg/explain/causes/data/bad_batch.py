@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from neuraldbg.explain.evidence.change_points import ChangePoint
     from neuraldbg.explain.finding import Finding
 
+    Floats = npt.NDArray[np.float64]
+
 FAR = 10.0
 """Robust standard deviations (1.4826 MAD) beyond which a batch is an outlier of its own run."""
 FACTOR = 3.0
@@ -107,13 +109,13 @@ def find(case: Case) -> Outlier | None:
     for row in case.layout.rows("input"):
         if case.layout.sites[row].dtype.removeprefix("torch.").startswith(("int", "uint", "bool")):
             continue
-        low, high = case.run.series(row, "min", "min"), case.run.series(row, "max", "max")
-        signed = np.where(np.abs(low.values) > np.abs(high.values), low.values, high.values)
-        for stat, values in (("largest value", signed), ("rms", case.run.series(row, "rms", "max").values)):
+        steps_read, low, high, rms = _scales(case, row)
+        signed = np.where(np.abs(low) > np.abs(high), low, high)
+        for stat, values in (("largest value", signed), ("rms", rms)):
             keep = np.isfinite(values)
             if keep.sum() <= HISTORY:
                 continue
-            steps, kept = low.steps[keep], values[keep]
+            steps, kept = steps_read[keep], values[keep]
             sizes = np.abs(kept)
             marked = outliers(sizes)
             if marked.any():
@@ -125,12 +127,30 @@ def find(case: Case) -> Outlier | None:
                 value, name = float(kept[index]), stat
                 times = float(sizes[index]) / max(usual, 1e-12)
                 if value < 0:
-                    name, usual = "lowest value", float(np.median(low.values[keep]))
+                    name, usual = "lowest value", float(np.median(low[keep]))
                 reach = float(np.median(np.abs(signed[np.isfinite(signed)])))
                 found = Outlier(step, seen, name, value, usual, times, reach, odd, len(kept))
                 if best is None or extreme > best[0]:
                     best = (extreme, found)
     return best[1] if best else None
+
+
+def _scales(case: Case, row: int) -> tuple[npt.NDArray[np.int64], Floats, Floats, Floats]:
+    """Return the steps, and lowest value, highest value and rms of an input in them, shape (T,): those of the steps
+    that were read, and of light steps at whose loss the batch was read.
+    """
+    low, high = case.run.series(row, "min", "min"), case.run.series(row, "max", "max")
+    steps, values = low.steps, np.array([low.values, high.values, case.run.series(row, "rms", "max").values])
+    known, others = set(steps[np.isfinite(values).all(axis=0)].tolist()), len(case.layout.rows("input")) > 1
+    for one in experiments(case, OddSample) if not others else ():
+        if one.step is None or one.low is None or one.high is None or one.rms is None or one.step in known:
+            continue
+        at = int(np.searchsorted(steps, one.step))
+        here = at < len(steps) and steps[at] == one.step
+        steps = steps if here else np.insert(steps, at, one.step)
+        values = values if here else np.insert(values, at, np.nan, axis=1)
+        values[:, at] = one.low, one.high, one.rms
+    return steps, values[0], values[1], values[2]
 
 
 def _first(

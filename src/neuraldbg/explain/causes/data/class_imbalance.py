@@ -12,7 +12,9 @@ Evidence
     fault: if the rare classes are found, or are weighted in the loss, nothing is said. If the inputs tell little of the
     labels, as with clicks on advertisements, the majority is the best guess for every single sample, and the model may
     still rank samples well: a kernel regression on a few hundred samples tells how much there is to be learnt. A model
-    that predicts one class of balanced ones has another fault.
+    that predicts one class of balanced ones has another fault. Batches of one class from a step on, which the model
+    knows and whose loss does not jump, are a part of the data that holds nothing else: what was learnt of the other
+    classes is lost.
 
 What to do
     Weight the classes in the loss, or sample the rare ones more often; judge by recall and not by accuracy.
@@ -25,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.evidence import targets
+from neuraldbg.explain.evidence.late_labels import one_class_since
 from neuraldbg.explain.evidence.wording import literal, number, percent
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
@@ -53,7 +56,11 @@ def judge(case: Case) -> Finding | None:
     for slot in targets.slots(case):
         rows = slot.predicted.classes if slot.predicted is not None else {}
         term = targets.supervised(case, slot)
-        if term is None or not rows or term.weighted or case.run.steps < STEPS:
+        if term is None or case.run.steps < STEPS:
+            continue
+        if (found := _since(case, slot, term)) is not None:
+            return found
+        if not rows or term.weighted:
             continue
         name, major = max(rows.items(), key=lambda item: item[1].labels)
         labels, said = sum(row.labels for row in rows.values()), sum(row.said for row in rows.values())
@@ -64,6 +71,27 @@ def judge(case: Case) -> Finding | None:
         if major.said >= ALWAYS * said and right <= 0.02 * others:
             return _weigh(case, slot, term, name, (major.labels / labels, others, right))
     return None
+
+
+def _since(case: Case, slot: TargetsFact, term: LossTerm) -> Finding | None:
+    """Weigh batches of one class from a step on, which the model knows."""
+    turn = one_class_since(case, slot, term)
+    if turn is None or not turn.same or turn.rose:
+        return None
+    weigh = Weighing()
+    turn.weigh(weigh, 4.0)
+    weigh.speaks(f"the loss does not jump there: the inputs belong to that class, it falls to {case.loss.ending}", 1.0)
+    return weigh.conclude(
+        f"batches of class {turn.classes[0]} alone {turn.when}: the model unlearns the others",
+        Remedy(
+            "Mix the classes again: shuffle over the whole data set and not within one of its files.",
+            "loader = torch.utils.data.DataLoader(dataset, batch_size=64, shuffle=True)",
+        ),
+        layer=term.layer,
+        step=turn.until,
+        since=turn.since,
+        failure="forgetting of the other classes",
+    )
 
 
 def _weigh(case: Case, slot: TargetsFact, term: LossTerm, major: str, found: tuple[float, int, int]) -> Finding:

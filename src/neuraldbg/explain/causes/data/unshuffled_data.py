@@ -12,8 +12,9 @@ Evidence
     The labels of each batch are counted and compared with those of the whole run: little variety inside a batch,
     neighbouring batches of the same class, and a loss that jumps where the class changes. Where nearly every batch
     holds one class, and the same batches come in the same order again, the order itself is proof, and it is said even
-    though the loss falls. With less order than that it is said only where the loss suffers: streams of experience, a
-    curriculum, tasks one after the other and losses that sample their own batches are ordered on purpose.
+    though the loss falls. Batches that were mixed and hold one class each from a step on, now one and now another, show
+    that step. With less order than that it is said only where the loss suffers: streams of experience, a curriculum,
+    tasks one after the other and losses that sample their own batches are ordered on purpose.
 
 What to do
     ``DataLoader(..., shuffle=True)``, or shuffle once before a stream is written.
@@ -27,6 +28,7 @@ import numpy as np
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.evidence import targets
+from neuraldbg.explain.evidence.late_labels import one_class_since
 from neuraldbg.explain.evidence.wording import number, percent, plural
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.loss import LossTerm
     from neuraldbg.nouns.facts.targets import TargetsFact
 
 BATCHES = 20
@@ -56,10 +59,24 @@ def judge(case: Case) -> Finding | None:
         term = targets.supervised(case, slot)
         if term is None or slot.batches < BATCHES or slot.tokens is not None:
             continue
+        if (late := _since(case, slot, term)) is not None:
+            return late
         found = _classes(case, slot) if slot.kind == "nll" else _numbers(case, slot)
         if found is not None:
             return found
     return None
+
+
+def _since(case: Case, slot: TargetsFact, term: LossTerm) -> Finding | None:
+    """Weigh batches that were mixed and hold one class each from a step on."""
+    turn = one_class_since(case, slot, term)
+    if turn is None or turn.same:
+        return None
+    weigh = Weighing()
+    turn.weigh(weigh, 4.0)
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.2)
+    return _finish(case, weigh, f"batches ordered by class {turn.when}", turn.until, turn.since)
 
 
 def _classes(case: Case, slot: TargetsFact) -> Finding | None:
@@ -145,12 +162,12 @@ def _numbers(case: Case, slot: TargetsFact) -> Finding | None:
     return _finish(case, weigh, "batches ordered by target", 0)
 
 
-def _finish(case: Case, weigh: Weighing, sentence: str, step: int) -> Finding:
+def _finish(case: Case, weigh: Weighing, sentence: str, step: int, since: int | None = None) -> Finding:
     return weigh.conclude(
         f"{sentence}: the data are not shuffled",
         Remedy("Shuffle the samples before they are put into batches.",
                "loader = torch.utils.data.DataLoader(dataset, batch_size=64, shuffle=True)"),
-        layer=None, step=step, failure=case.trouble.name or "forgetting from batch to batch",
+        layer=None, step=step, since=since, failure=case.trouble.name or "forgetting from batch to batch",
     )  # fmt: skip
 
 

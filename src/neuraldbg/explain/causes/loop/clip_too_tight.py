@@ -11,7 +11,8 @@ Evidence
     The norm before clipping is known at each step, and so is the limit. Clipping that is active in nearly all steps is
     common where training goes well (recurrent networks, reinforcement learning), and no fault: it is named only where
     at most a tenth of the gradient is left, updates are tiny and the loss goes nowhere. Adam and its kin rescale what
-    is left, so they hardly care.
+    is left, so they hardly care. A limit that the program sets in mid-run is seen by itself: it is named where updates
+    fade from then on while the learning rate stays.
 
 What to do
     Raise the limit to about the usual norm of the gradient.
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import STALL, Cause
+from neuraldbg.explain.evidence.faded_updates import faded
 from neuraldbg.explain.evidence.wording import literal, moved, number, percent, rounded
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
@@ -31,6 +33,7 @@ from neuraldbg.nouns.facts.clip import ClipFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.explain.evidence.faded_updates import Faded
     from neuraldbg.explain.finding import Finding
 
 ALWAYS = 0.9
@@ -45,9 +48,45 @@ FLAT = 0.8
 
 def judge(case: Case) -> Finding | None:
     """Weigh clipping by norm, then by value, in a run that has a symptom and did not break."""
+    if (fade := faded(case, "clip")) is not None and (found := _since(case, fade)) is not None:
+        return found
     if not case.trouble.any or case.trouble.broke:
         return None
     return _by_norm(case) or _by_value(case)
+
+
+def _since(case: Case, fade: Faded) -> Finding | None:
+    """Weigh a limit of the norm that the program set in mid-run."""
+    begun, limit = fade.change.since, fade.change.after or 0.0
+    norms = case.scalar("unclipped_norm").finite().between(begun, case.steps_taken).values
+    if not len(norms) or not limit > 0:
+        return None
+    usual = float(np.median(norms))
+    left = limit / usual if usual > 0 else 1.0
+    if left > LEFT:
+        return None
+    weigh = Weighing()
+    was = f"set from {number(fade.change.before)} to" if fade.change.before else "set to"
+    weigh.speaks(
+        f"the limit was {was} {number(limit)} {fade.when.removeprefix('since ')}, and gradients have a norm of "
+        f"{number(usual)} since: {percent(left)} of it is left",
+        3.0 if left > LEFT / 10 else 4.0, left, LEFT,
+    )  # fmt: skip
+    fade.weigh(weigh, case)
+    return weigh.conclude(
+        f"clipping limit of {number(limit)} {fade.when} where gradients have a norm of {number(usual)}",
+        _raised(usual),
+        step=fade.change.until,
+        since=begun,
+        failure=case.trouble.name or "slow learning",
+    )
+
+
+def _raised(usual: float) -> Remedy:
+    return Remedy(
+        f"Raise the limit to about the usual norm of the gradient, {rounded(usual)}.",
+        f"torch.nn.utils.clip_grad_norm_(model.parameters(), {literal(float(rounded(usual)))})",
+    )
 
 
 def _by_norm(case: Case) -> Finding | None:
@@ -73,10 +112,7 @@ def _by_norm(case: Case) -> Finding | None:
     return weigh.conclude(
         f"clipping limit of {number(limit_now)} where gradients have a norm of {number(usual)}: "
         f"{percent(left)} of each is left",
-        Remedy(
-            f"Raise the limit to about the usual norm of the gradient, {rounded(usual)}.",
-            f"torch.nn.utils.clip_grad_norm_(model.parameters(), {literal(float(rounded(usual)))})",
-        ),
+        _raised(usual),
         step=int(norm.steps[0]),
         failure=case.trouble.name or "slow learning",
     )

@@ -1,18 +1,19 @@
 """The optimizer holds tensors that are no longer the model's.
 
 What it is
-    The optimizer was given parameters that the model has since replaced: the model was rebuilt, a layer was
-    exchanged, or the model was loaded or converted in a way that made new tensors, after the optimizer was created.
-    Each step updates the old tensors; the ones that compute the loss stay as they are.
+    The optimizer was given parameters that the model has since replaced: the model was rebuilt, a layer was exchanged,
+    or the model was loaded or converted in a way that made new tensors, after the optimizer was created. Each step
+    updates the old tensors; the ones that compute the loss stay as they are.
 
 Symptoms
-    The loss does not move at all, or, when only some layers were exchanged, exactly those layers stay at their
-    initial values.
+    The loss does not move at all, or, when only some layers were exchanged, exactly those layers stay at their initial
+    values.
 
 Evidence
-    It is read from the program: tensors in the optimizer's groups belong to no layer of any model that was called,
-    and they never get a gradient. Learnable tensors outside a model (a loss weight, an image that is optimised) do
-    get gradients and are no fault.
+    It is read from the program: tensors in the optimizer's groups belong to no layer of any model that was called, and
+    they never get a gradient. Where that happens in mid-run, parameters of the optimizer lose their gradient, and
+    others get one that no optimizer holds. Learnable tensors outside a model (a loss weight, an image that is
+    optimised) do get gradients and are no fault.
 
 What to do
     Create the optimizer last, after everything that replaces parameters.
@@ -20,6 +21,7 @@ What to do
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause
@@ -27,17 +29,23 @@ from neuraldbg.explain.evidence.record_readings import owner
 from neuraldbg.explain.evidence.wording import listing, plural, rounded, verb
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.change import ChangeFact
 from neuraldbg.nouns.facts.optimizer import OptimizerFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
+LASTING = 50
+"""Steps up to the end of the run for which parameters must be in no optimizer to have been replaced for good."""
+
 
 def judge(case: Case) -> Finding | None:
     """Weigh the optimizer's tensors that belong to no model."""
     if not case.layout.called:
         return None  # without a model the tensors of an optimizer cannot be compared with a model's
+    if (replaced := _replaced(case)) is not None:
+        return replaced
     stale = [fact for fact in case.optimizers if _persists(case, fact)]
     if not stale:
         return _another_model(case)
@@ -101,6 +109,57 @@ def _another_model(case: Case) -> Finding | None:
     )
 
 
+def _lost(case: Case) -> tuple[int, int, int, bool] | None:
+    """Return the steps between which parameters of the main optimizer lost their gradient or were replaced, their
+    number, and whether others kept theirs; None if that is not known.
+    """
+    turn = next((fact for _, fact in reversed(case.run.versions(ChangeFact, what="gradients"))), None)
+    if turn is not None and (turn.after or 0.0) < (turn.before or 0.0):
+        return turn.since, turn.until, round((turn.before or 0.0) - (turn.after or 0.0)), bool(turn.after)
+    versions = case.run.versions(OptimizerFact, stream=case.stream)
+    for (since, old), (until, new) in itertools.pairwise(versions):
+        if not old.foreign_no_grad < new.foreign_no_grad == versions[-1][1].foreign_no_grad:
+            continue
+        return since, until, new.foreign_no_grad - old.foreign_no_grad, new.owned > 0
+    return None
+
+
+def _replaced(case: Case) -> Finding | None:
+    """Weigh parameters that were replaced in mid-run: those in the optimizer lose their gradient, others have one."""
+    turn, joined = _lost(case), case.joined("not_in_optimizer", LASTING)
+    if turn is None or joined is None:
+        return None
+    since, until, lost, partly = turn
+    if not joined.since <= until or not since <= joined.until:
+        return None
+    new, weigh = joined.names, Weighing()
+    when = f"step {until}" if until <= since + 1 else f"a step between {since} and {until}"
+    weigh.speaks(
+        f"{plural(lost, 'parameter')} in the optimizer got gradients up to step {since}, and none from step {until} on",
+        3.0, lost, 0,
+    )  # fmt: skip
+    state = verb(new, "gets gradients and is", "get gradients and are")
+    weigh.speaks(
+        f"{listing(new)} {state} in no optimizer at each reading from step {joined.until} on", 3.5, len(new), 0
+    )
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.0)
+    rate = f", lr={rounded(case.lr)}" if case.lr > 0 else ""
+    old = plural(lost, "tensor")
+    return weigh.conclude(
+        f"an optimizer that holds {old} that the model does not use any more since {when}: it updates old copies",
+        Remedy(
+            "Create the optimizer again after layers or the model are replaced, or load new weights into the old "
+            "parameters (load_state_dict, or copy_ under torch.no_grad()).",
+            f"optimizer = torch.optim.{case.optimizer_name}(model.parameters(){rate})",
+        ),
+        layer=owner(new[0]) if partly else None,
+        step=until,
+        since=since,
+        failure="untrained layer" if partly else "optimizer without effect",
+    )
+
+
 def _persists(case: Case, fact: OptimizerFact) -> bool:
     """Return True if every reading but the first, or the only one, has tensors of no model without a gradient."""
     versions = case.run.versions(OptimizerFact, stream=fact.stream)
@@ -114,6 +173,6 @@ CAUSE = Cause(
     explains=STALL | UNITS,
     judge=judge,
     place="optimizer",
-    entails=frozenset({"param_not_in_optimizer"}),
+    entails=frozenset({"param_not_in_optimizer", "detached_graph"}),
     page=__doc__ or "",
 )

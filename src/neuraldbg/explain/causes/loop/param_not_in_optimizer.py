@@ -1,20 +1,20 @@
 """Trainable parameters are in no optimizer: they get gradients but never move.
 
 What it is
-    A parameter takes part in the loss and receives a gradient, yet no optimizer holds it. It keeps its initial
-    value for the whole run. Typical reasons: the optimizer was built from a part of the model, a layer was added
-    or unfrozen afterwards, or parameter groups were picked by name and one was missed.
+    A parameter takes part in the loss and receives a gradient, yet no optimizer holds it. It keeps its initial value
+    for the whole run. Typical reasons: the optimizer was built from a part of the model, a layer was added or unfrozen
+    afterwards, or parameter groups were picked by name and one was missed.
 
 Symptoms
-    Often hardly at all: the rest of the network trains around the constant layer and the result is just worse. If
-    the layer is the output layer or the only useful one, the loss stays where it is.
+    Often hardly at all: the rest of the network trains around the constant layer and the result is just worse. If the
+    layer is the output layer or the only useful one, the loss stays where it is.
 
 Evidence
-    It is read from the program: the parameter has a gradient at the step and is in no parameter group of any
-    optimizer that stepped. Its values are checked too: if they change, something else updates them and it is no
-    fault. Layers that are unfrozen during the run must be in an optimizer that steps afterwards: one that held them
-    before they were frozen does not count. Training only a new head on a fixed backbone is often meant; then all layers
-    before the trained part are left out.
+    It is read from the program: the parameter has a gradient at the step and is in no parameter group of any optimizer
+    that stepped. Its values are checked too: if they change, something else updates them and it is no fault. Layers
+    that are unfrozen during the run must be in an optimizer that steps afterwards: one that held them before they were
+    frozen does not count. Nor does an optimizer that is gone, where a newer one takes the steps. Training only a new
+    head on a fixed backbone is often meant; then all layers before the trained part are left out.
 
 What to do
     Add the parameters to the optimizer, or mark them with ``requires_grad_(False)`` if they should stay fixed.
@@ -40,6 +40,7 @@ from neuraldbg.nouns.facts.unstepped import UnsteppedFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.explain.evidence.record_readings import Joined
     from neuraldbg.explain.finding import Finding
     from neuraldbg.nouns.facts.kinds import SourceLine
 
@@ -59,6 +60,8 @@ def judge(case: Case) -> Finding | None:
     never_steps = case.run.known(UnsteppedFact) is not None and not case.optimizers
     if not names and (late := _unfrozen(case)) is not None:
         return _weigh_unfrozen(case, late)
+    if not names and (joined := case.joined("not_in_optimizer", LASTING)) is not None:
+        return _weigh_joined(case, joined)
     if not names or never_steps:
         return _of_the_loss(case) if not names else None
     weigh = Weighing()
@@ -156,6 +159,45 @@ def _weigh_unfrozen(case: Case, late: Unfrozen) -> Finding:
         at=at,
         doing="the parameters are unfrozen",
     )
+
+
+def _weigh_joined(case: Case, joined: Joined) -> Finding:
+    """Weigh parameters that no optimizer holds since some step: a new optimizer was made of a part of the model."""
+    names, weigh = joined.names, Weighing()
+    some = grouped(case, names)
+    when = f"step {joined.until}"
+    if joined.until > joined.since + 1:
+        when = f"a step between {joined.since} and {joined.until}"
+    weigh.speaks(
+        f"{some} {verb(names, 'gets', 'get')} gradients and {verb(names, 'is', 'are')} in no optimizer that steps, at "
+        f"each reading from step {joined.until} on",
+        4.5, len(names), 0,
+    )  # fmt: skip
+    moved = movement(case, names, joined.until)
+    if moved is True:
+        weigh.against("their values change since then, so something else updates them", 7.0)
+    elif moved is False:
+        weigh.speaks("their values never changed since then", 0.8)
+    parts = {owner(name) for name in names}
+    whole = all(f"{path}.{p}" in names for path in parts for p in _params_of(case, path))
+    if whole and left_out_first(case, names):
+        weigh.against("everything before the trained layers is left out, as when only a head is trained from then on",
+                      2.0 if case.trouble.any else 4.0)  # fmt: skip
+    elif whole:
+        weigh.against("whole layers are left out, as in a training by stages", 2.0)
+    return weigh.conclude(
+        f"parameters that no optimizer holds since {when}: no step uses the gradients of {some}",
+        _remedy(case, names),
+        layer=owner(names[0]),
+        step=joined.until,
+        since=joined.since,
+        failure="untrained layer",
+    )
+
+
+def _params_of(case: Case, path: str) -> tuple[str, ...]:
+    layer = case.layout.by_path.get(path)
+    return layer.params if layer is not None else ()
 
 
 def _unfreezing(case: Case) -> SourceLine | None:

@@ -12,8 +12,9 @@ Symptoms
 
 Evidence
     The learning rate of every step is known, and so are the scheduler's settings and how often it was stepped against
-    its optimizer; with a DataLoader it is known how many steps an epoch has. A warm-up from 0, restarts, a cycle, and a
-    rate that reaches 0 with the last steps of a run are what schedules are for, and no fault.
+    its optimizer; with a DataLoader it is known how many steps an epoch has. A schedule that is begun in mid-run and
+    climbs far beyond all that the rate was, until the training breaks, is one without an end. A warm-up from 0,
+    restarts, a cycle, and a rate that reaches 0 with the last steps of a run are what schedules are for, and no fault.
 
 What to do
     Step once in the unit of the settings: after each batch with settings in batches, after each epoch with settings in
@@ -27,7 +28,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, Cause
-from neuraldbg.explain.evidence.training_loop import completed, raised, rates
+from neuraldbg.explain.evidence.change_points import SETTLED
+from neuraldbg.explain.evidence.training_loop import DEAD, completed, dropped, raised, rates
 from neuraldbg.explain.evidence.wording import number, percent, plural
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
@@ -40,8 +42,6 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 Facts: TypeAlias = tuple[ScheduleFact, ...]
-DEAD = 1e-4
-"""Share of its peak below which a learning rate no longer changes the weights."""
 DEAD_SHARE = 0.2
 """Share of the run below ``DEAD`` from which it is not just the end of a schedule. A cosine has 0.6% there, a line
 0.01%."""
@@ -49,6 +49,9 @@ DEAD_STEPS = 10
 STUCK_LOW = 0.05
 """Largest share of the intended learning rate that a warm-up reaches without having started."""
 STEPS = 20
+RISES, CLIMBED = 0.9, 10.0
+"""Share of the steps in which a rate rises, and factor beyond all that it was, by which a schedule climbs without
+end."""
 RARELY = 5
 """Optimizer steps for one step of the scheduler, from which it is stepped once an epoch."""
 SHORT_CYCLE = 100
@@ -69,7 +72,7 @@ def judge(case: Case) -> Finding | None:
     found = [ended for ended in (_past_its_end(case), *(_rate(case, stream) for stream in case.run.streams)) if ended]
     facts = case.run.known_each(ScheduleFact)
     ways: tuple[Callable[[Case, ScheduleFact, Facts], Finding | None], ...] = (
-        _cosine_turns, _decays_at_once, _never_gets_going, _never_stepped, _twice, _wrong_way,
+        _climbs, _cosine_turns, _decays_at_once, _never_gets_going, _never_stepped, _twice, _wrong_way,
     )  # fmt: skip
     found += [finding for fact in facts for way in ways if (finding := way(case, fact, facts)) is not None]
     return max(found, key=lambda finding: finding.log_odds, default=None)
@@ -120,6 +123,8 @@ def _rate(case: Case, stream: int) -> Finding | None:
     if not peak > 0 or not len(alive):
         return None
     dead = len(lr) - 1 - int(alive[-1])
+    if dropped(case, stream) is not None:
+        return None  # a rate that was set, and no schedule
     if dead < DEAD_STEPS or dead < DEAD_SHARE * len(lr) or (len(case.run.streams) > 1 and not case.trouble.any):
         return None
     first, zero = int(lr.steps[alive[-1] + 1]), not lr.values[-1] > 0
@@ -139,6 +144,36 @@ def _rate(case: Case, stream: int) -> Finding | None:
             PER_EPOCH if about is None or about.type in DECAYING else "total_steps = epochs * len(loader)",
         ),
         first,
+    )  # fmt: skip
+
+
+def _climbs(case: Case, fact: ScheduleFact, _: Facts) -> Finding | None:
+    """Weigh a schedule that was begun in mid-run and raises the learning rate until the training breaks."""
+    lr, onset = rates(case, fact.stream), case.onset
+    if fact.stream is None or not fact.steps or fact.made <= SETTLED or onset is None or onset <= fact.made:
+        return None
+    # A scheduler is known from the first step whose facts are read; the rate tells when it began to climb.
+    flat = np.flatnonzero(np.diff(lr.between(0, fact.made).values) <= 0)
+    begun = int(lr.steps[flat[-1] + 1]) + 1 if len(flat) else 0
+    climb, before = lr.between(begun, onset), lr.between(0, begun - 1).values
+    if begun <= SETTLED or len(climb) < STEPS or not len(before) or not before.max() > 0:
+        return None
+    rises = float((np.diff(climb.values) > 0).mean())
+    first, last = float(climb.values[0]), float(climb.values[-1])
+    if rises < RISES or last < CLIMBED * max(first, float(before.max())):
+        return None
+    weigh = Weighing()
+    weigh.speaks(
+        f"a scheduler raised the learning rate from {number(first)} at step {begun} to {number(last)} by step {onset}, "
+        f"in {percent(rises)} of the steps; before, it was {number(float(before.max()))} at most",
+        4.5, last / first, CLIMBED,
+    )  # fmt: skip
+    _add_settings(weigh, fact)
+    return _conclude(
+        case, weigh, f"schedule ({fact.type}) that raises the learning rate without end from step {begun} on",
+        Remedy("Let it decay: a factor below 1, or a schedule with an end.",
+               "scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.999)"),
+        begun,
     )  # fmt: skip
 
 
@@ -323,5 +358,6 @@ CAUSE = Cause(
     explains=STALL | BLOW_UP,
     judge=judge,
     place="scheduler",
+    entails=frozenset({"lr_too_high"}),
     page=__doc__ or "",
 )

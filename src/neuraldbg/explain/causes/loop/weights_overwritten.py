@@ -6,8 +6,8 @@ What it is
     in an average and does not swap it back. The optimizer goes on from there, with a momentum of the old weights.
 
 Symptoms
-    The loss jumps from one step to the next, to the level of an untrained model or far above it. Then it falls anew,
-    or stays where it is.
+    The loss jumps from one step to the next, to the level of an untrained model or far above it. Then it falls anew, or
+    stays where it is.
 
 Evidence
     In each step a few elements of the weights are compared with what the step before has left. A change of more than
@@ -15,7 +15,8 @@ Evidence
     clipping and constraints are smaller, or gone before the next step. It is weighed where the trouble began right
     after it, or where the loss lost a quarter of what was learnt at once and has not come back to its level. A program
     that changes its weights all the time, and trained well with it, does so on purpose, and so does one that begins
-    anew with another optimizer; a jump without such a change has another cause, such as a rate that was raised.
+    anew with another optimizer. Smaller changes before each step, from some step on, are named where the loss ends
+    above its level before; a jump without such a change has another cause, such as a rate that was raised.
 
 What to do
     Find the code that writes to these weights, and do it before the training. Where it is meant, as in a pruning or a
@@ -25,6 +26,8 @@ What to do
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
 from neuraldbg.explain.evidence.late_changes import weigh_change
@@ -40,6 +43,10 @@ if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
+EACH, MOSTLY = 10, 0.9
+"""Least readings before and since changes at each step, and share of those since that must have one."""
+SMALL = 0.03
+"""Least size of such changes, relative to the weight's: averages, clipping and constraints make smaller ones."""
 OFTEN = 3
 """Earlier changes of the same kind without harm from which a program is known to make them on purpose."""
 
@@ -56,12 +63,48 @@ def judge(case: Case) -> Finding | None:
             said = f"the trouble began {plural(late, 'step')} later: other weights show at once"
             weigh.against(said, 2.0, late, AT_ONCE)
         weigh.speaks(case.trouble.phrase, 1.0)
-        return _found(case, weigh, turns, change.until, change.since, change.names)
+        first = _first_of_row(case, change.until)
+        since = change.since if first == change.until else first - 1
+        return _found(case, weigh, turns, first, since, change.names)
     for turn in turns:
         weigh = Weighing()
         if _costly(case, weigh, turn, sum(one.until > turn.until for one in turns)):
             return _found(case, weigh, turns, turn.until, turn.since, turn.names)
-    return None
+    return _at_each_step(case)
+
+
+def _first_of_row(case: Case, until: int) -> int:
+    """Return the first of the steps in a row before which something changed the weights, up to a change of them."""
+    steps = case.scalar("outside").finite().steps
+    row = steps[steps <= until][::-1]
+    gaps = np.flatnonzero(np.diff(row) < -1)
+    return int(row[gaps[0]] if len(gaps) else row[-1]) if len(row) else until
+
+
+def _at_each_step(case: Case) -> Finding | None:
+    """Weigh small changes from outside before each step, from some step on, by what became of the loss since."""
+    outside, read = case.scalar("outside").finite(), case.scalar("update_ratio").finite().steps
+    if not len(outside):
+        return None
+    until = int(outside.steps[0])
+    before, since = read[read < until], read[read >= until]
+    changed = int(np.isin(since, outside.steps).sum())
+    if min(len(before), changed) < EACH or changed < MOSTLY * len(since):
+        return None
+    last, size = int(before[-1]), float(np.median(outside.values))
+    cost = setback(case, until - 1, until)
+    if cost is None or size < SMALL:
+        return None
+    weigh = Weighing()
+    weigh.speaks(
+        f"in {changed} of {plural(len(since), 'step')} that were read from step {until} on, something that is no "
+        f"optimizer had changed the weights before the step, by {number(size)} times their size; in the {len(before)} "
+        "read before, nothing had",
+        3.0, changed, MOSTLY * len(since),
+    )  # fmt: skip
+    said = f"the loss was at {number(cost.before)} before, and ends at {number(cost.end)}"
+    weigh.speaks(said, 2.5, cost.end, cost.before)
+    return _found(case, weigh, [], until, last, ())
 
 
 def _costly(case: Case, weigh: Weighing, turn: ChangeFact, more: int) -> bool:

@@ -8,10 +8,11 @@ Symptoms
     The loss falls to zero within a few steps and accuracy in training is perfect, while the model is useless.
 
 Evidence
-    The labels of the whole run are counted. A loss that makes its labels itself is left alone: the positive pair in
-    column 0 of a contrastive loss, ones and zeros for a critic. Few of many classes are common in fine-tuning, so that
-    they are only named where something else is wrong too. If the rare classes do occur but are never predicted it is
-    class_imbalance.
+    The labels of the whole run are counted, and whether they become one class from a step on: then the loss jumps
+    there, since the inputs do not belong to them (if it does not, the data themselves are of one class, which is
+    class_imbalance). A loss that makes its labels itself is left alone: the positive pair in column 0 of a contrastive
+    loss, ones and zeros for a critic. Few of many classes are common in fine-tuning, so that they are only named where
+    something else is wrong too. If the rare classes do occur but are never predicted it is class_imbalance.
 
 What to do
     Check the code that makes the labels, and count them before training.
@@ -23,12 +24,14 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.evidence import targets
+from neuraldbg.explain.evidence.late_labels import one_class_since
 from neuraldbg.explain.evidence.wording import number, plural
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.explain.evidence.late_labels import OneClass
     from neuraldbg.explain.finding import Finding
     from neuraldbg.nouns.facts.loss import LossTerm
     from neuraldbg.nouns.facts.targets import TargetsFact
@@ -47,10 +50,24 @@ def judge(case: Case) -> Finding | None:
         term = targets.supervised(case, slot)
         if term is None or slot.batches < BATCHES or slot.samples < SAMPLES:
             continue
-        found = _classes(case, slot, term) if slot.kind == "nll" else _numbers(case, slot, term)
+        found = _since(case, slot, term) or (
+            _classes(case, slot, term) if slot.kind == "nll" else _numbers(case, slot, term)
+        )
         if found is not None:
             return found
     return None
+
+
+def _since(case: Case, slot: TargetsFact, term: LossTerm) -> Finding | None:
+    """Weigh labels that become one class in mid-run, while the inputs stay what they were."""
+    turn = one_class_since(case, slot, term)
+    if turn is None or not turn.same or not turn.rose:
+        return None
+    weigh = Weighing()
+    turn.weigh(weigh, 5.0)
+    if case.loss.last < turn.level:
+        weigh.speaks(f"the loss is at {number(case.loss.last)} at the end, as of a constant that is learnt", 0.5)
+    return _finish(weigh, term, f"labels that are all the same {turn.when}: class {turn.classes[0]}", turn)
 
 
 def _classes(case: Case, slot: TargetsFact, term: LossTerm) -> Finding | None:
@@ -81,7 +98,7 @@ def _numbers(case: Case, slot: TargetsFact, term: LossTerm) -> Finding | None:
     return _finish(weigh, term, f"targets that are all the same: {value}")
 
 
-def _finish(weigh: Weighing, term: LossTerm, sentence: str) -> Finding:
+def _finish(weigh: Weighing, term: LossTerm, sentence: str, turn: OneClass | None = None) -> Finding:
     return weigh.conclude(
         sentence,
         Remedy(
@@ -89,7 +106,8 @@ def _finish(weigh: Weighing, term: LossTerm, sentence: str) -> Finding:
             "print(torch.unique(torch.as_tensor(labels), return_counts=True))",
         ),
         layer=term.layer,
-        step=0,
+        step=turn.until if turn is not None else 0,
+        since=turn.since if turn is not None else None,
         failure="learning of a constant",
     )
 

@@ -11,10 +11,11 @@ Symptoms
     infinity in the weights after the first step, though loss and gradients were finite.
 
 Evidence
-    Samples of v are read from the optimizer's state and compared with eps, and eps is read in the number format of
-    that state. Elements with no gradient at all do not count. With a learning rate that is too low, v is far above eps,
-    and the steps are as small as the rate says. Values such as 1e-3 that some papers use are no fault where the model
-    learns.
+    Samples of v are read from the optimizer's state and compared with eps, and eps is read in the number format of that
+    state. Elements with no gradient at all do not count. With a learning rate that is too low, v is far above eps, and
+    the steps are as small as the rate says. Values such as 1e-3 that some papers use are no fault where the model
+    learns. An epsilon that the program raises in mid-run is seen by itself: it is named where updates fade from then on
+    while the learning rate stays.
 
 What to do
     Set eps back to 1e-8 (1e-6 to 1e-4 for float16 states, or keep weights and states in float32). If the gradients are
@@ -29,6 +30,7 @@ import numpy as np
 
 from neuraldbg.explain.cause import NONFINITE, STALL, Cause
 from neuraldbg.explain.edits import arguments
+from neuraldbg.explain.evidence.faded_updates import faded
 from neuraldbg.explain.evidence.optimizer_steps import POOR, below_eps, poor, weigh_trouble
 from neuraldbg.explain.evidence.wording import literal, moved, number, percent
 from neuraldbg.explain.finding import Tier, Weighing
@@ -36,6 +38,7 @@ from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.explain.evidence.faded_updates import Faded
     from neuraldbg.explain.finding import Finding
     from neuraldbg.nouns.facts.optimizer_state import OptimizerStateFact
 
@@ -44,16 +47,41 @@ MANY = 0.7
 USUAL = 1e-6
 """Largest usual epsilon."""
 LARGE = 1e-4
+RAISED = 100.0
+"""Least factor by which an epsilon that was raised may set the size of the steps."""
 
 
 def judge(case: Case) -> Finding | None:
     """Weigh epsilon against the second moments, and against the number format."""
+    if (change := faded(case, "eps")) is not None and (found := _raised(case, change)) is not None:
+        return found
     share, latest = below_eps(case)
     if latest is None or (case.learned and not poor(case) > POOR):
         return None
     if latest.eps > 0 and not latest.eps_kept > 0:
         return _underflows(case, latest)
     return _outweighs(case, share, latest) if share >= MANY else None
+
+
+def _raised(case: Case, fade: Faded) -> Finding | None:
+    """Weigh an epsilon that the program raised in mid-run."""
+    before, after = fade.change.before or 0.0, fade.change.after or 0.0
+    if after < RAISED * before or after < USUAL:
+        return None
+    weigh = Weighing()
+    weigh.speaks(f"eps was set from {number(before)} to {number(after)} {fade.when.removeprefix('since ')}",
+                 3.0, after, RAISED * before)  # fmt: skip
+    fade.weigh(weigh, case)
+    return weigh.conclude(
+        f"an epsilon that is too large {fade.when}: eps={number(after)} with {case.optimizer_name}",
+        Remedy(
+            f"Set eps from {number(after)} back to {number(before)}.",
+            f"for group in optimizer.param_groups:\n    group['eps'] = {literal(before)}",
+        ),
+        step=fade.change.until,
+        since=fade.change.since,
+        failure=case.trouble.name or "slow learning",
+    )
 
 
 def _underflows(case: Case, latest: OptimizerStateFact) -> Finding | None:

@@ -8,10 +8,11 @@ Symptoms
     The loss jumps from step to step and shows no trend, at a learning rate that is fine for a larger batch.
 
 Evidence
-    From a sample of weights it is worked out which part of the gradients all steps have in common. It is the cause
-    when that part is there (averaging over steps brings it out) but is a small share of each single gradient, the
-    batch holds four samples or fewer, and the training goes nowhere. Where steps have nothing in common there is
-    nothing to learn, or the model has converged. Trainings on single samples that learn well are no fault.
+    From a sample of weights it is worked out which part of the gradients all steps have in common. It is the cause when
+    that part is there (averaging over steps brings it out) but is a small share of each single gradient, the batch
+    holds four samples or fewer, and the training goes nowhere. Where steps have nothing in common there is nothing to
+    learn, or the model has converged. Trainings on single samples that learn well are no fault. A batch that falls to a
+    few samples in mid-run is named if the loss scatters far more since and no longer falls.
 
 What to do
     Take a larger batch, or accumulate gradients over several before each step; or lower the learning rate in
@@ -30,6 +31,7 @@ from neuraldbg.explain.evidence.wording import moved, number, percent, plural
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.gradient_course import GradientCourseFact
+from neuraldbg.nouns.robust_statistics import noise_of
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -41,10 +43,16 @@ NOISY = 0.1
 """Share of a gradient's square that steps have in common, below which noise dominates."""
 SURE = 3.0
 """Standard errors from which the gradients have a common direction."""
+READINGS, SHRUNK = 8, 8.0
+"""Least readings of large and of small batches, and factor between their sizes."""
+LOSSES, SCATTERS = 200, 2.0
+"""Losses that are compared at most, before and at the end, and least factor by which they scatter more."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the share that single gradients have in common, for batches of a few samples."""
+    """Weigh batches that became small, else the share that single gradients of a few samples have in common."""
+    if (found := _shrunk(case)) is not None:
+        return found
     sizes = case.scalar("batch_size").finite().values
     size = float(np.median(sizes)) if len(sizes) else float("nan")
     if not 0 < size <= SMALL or case.learned or not case.loss.alone or case.trouble.kind == "nonfinite":
@@ -76,18 +84,58 @@ def judge(case: Case) -> Finding | None:
             "even averaged over many steps nothing is common to them: there may be nothing to learn", 0.8, signal
         )
     _weigh_course(case, weigh)
-    times = max(2, round(32 / size))
     lr = case.lr
     return weigh.conclude(
         f"a batch that is too small: with {plural(int(size), 'sample')} a step, noise is most of each gradient",
-        Remedy(
-            f"Take batches of 32, or accumulate the gradients of {times} batches for each step.",
-            f"loss = loss_fn(model(x), y) / {times}\nloss.backward()\n"
-            f"if (i + 1) % {times} == 0:\n    optimizer.step()\n    optimizer.zero_grad()",
-        ),
+        _remedy(size, 32),
         step=0,
         failure=case.trouble.name or "noisy learning",
         equivalent=("lr_too_high",) if lr > LR_MAX[case.lr_class] / 10 else (),
+    )
+
+
+def _shrunk(case: Case) -> Finding | None:
+    """Weigh batches that fell to a few samples in mid-run, and stayed so small."""
+    sizes, loss = case.scalar("batch_size").finite(), case.loss.finite
+    large = np.flatnonzero(sizes.values > SMALL)
+    at = int(large[-1]) + 1 if len(large) else 0
+    if min(at, len(sizes) - at) < READINGS or not case.loss.alone:
+        return None
+    usual, size = float(np.median(sizes.values[:at])), float(np.median(sizes.values[at:]))
+    since, until = int(sizes.steps[at - 1]), int(sizes.steps[at])
+    before, after = loss.between(0, since).values[-LOSSES:], loss.between(until, case.steps_taken).values
+    if usual < SHRUNK * size or min(len(before), len(after)) < READINGS:
+        return None
+    scatter, now = noise_of(before), noise_of(after)
+    level, end = float(before.mean()), float(after[-LOSSES:].mean())
+    error = float(np.hypot(scatter / np.sqrt(len(before)), now / np.sqrt(len(after[-LOSSES:]))))
+    if not now > SCATTERS * scatter or end < level - 2 * error:
+        return None
+    when = f"step {until}" if until <= since + 1 else f"a step between {since} and {until}"
+    weigh = Weighing()
+    said = (
+        f"batches had {plural(round(usual), 'sample')} up to step {since}, and have {number(size)} from step {until} on"
+    )
+    weigh.speaks(said, 3.5, size, usual)
+    weigh.speaks(f"the loss scatters by {number(now)} from step to step since, and by {number(scatter)} before", 1.0,
+                 now, SCATTERS * scatter)  # fmt: skip
+    weigh.speaks(f"it has not fallen since: its mean was {number(level)} before, and is {number(end)} at the end", 1.5,
+                 end, level)  # fmt: skip
+    return weigh.conclude(
+        f"batches that are too small since {when}: {plural(round(size), 'sample')} each, where they had {round(usual)}",
+        _remedy(size, round(usual)),
+        step=until,
+        since=since,
+        failure=case.trouble.name or "noisy learning",
+    )
+
+
+def _remedy(size: float, wanted: int) -> Remedy:
+    times = max(2, round(wanted / size))
+    return Remedy(
+        f"Take batches of {wanted}, or accumulate the gradients of {times} batches for each step.",
+        f"loss = loss_fn(model(x), y) / {times}\nloss.backward()\n"
+        f"if (i + 1) % {times} == 0:\n    optimizer.step()\n    optimizer.zero_grad()",
     )
 
 

@@ -1,16 +1,16 @@
 """The learning rate is too low: training crawls.
 
 What it is
-    Each update changes the weights by a hundred-thousandth of their size or less. The direction is right, but the
-    run would need orders of magnitude more steps.
+    Each update changes the weights by a hundred-thousandth of their size or less. The direction is right, but the run
+    would need orders of magnitude more steps.
 
 Symptoms
     The loss falls smoothly and very slowly, or seems not to move at all. Nothing is unstable.
 
 Evidence
-    The ratio norm(update) / norm(weight) stays below 1e-5 while gradients are healthy. If gradients themselves
-    vanish with depth, or the loss has already come down and levelled off, the learning rate is not to blame. A
-    warm-up that is still rising is no fault.
+    The ratio norm(update) / norm(weight) stays below 1e-5 while gradients are healthy. If gradients themselves vanish
+    with depth, or the loss has already come down and levelled off, the learning rate is not to blame. A warm-up that is
+    still rising is no fault. A rate that is set to next to nothing in mid-run, by no scheduler, is named by that.
 
 What to do
     Multiply the learning rate by ten until the update ratio is about 1e-3.
@@ -27,6 +27,7 @@ from neuraldbg.explain.cause import STALL, Cause
 from neuraldbg.explain.edits import arguments
 from neuraldbg.explain.evidence.optimizer_steps import climbs
 from neuraldbg.explain.evidence.record_readings import LR_MAX, LR_MIN, LR_USUAL
+from neuraldbg.explain.evidence.training_loop import dropped
 from neuraldbg.explain.evidence.wording import moved, number, rounded
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
@@ -38,10 +39,15 @@ if TYPE_CHECKING:
 LOW = 1e-5
 """Update ratio below which training is very slow; 1e-3 is healthy (Karpathy, CS231n notes)."""
 HEALTHY = 1e-3
+RESTS = 50
+"""Steps up to the end of the run at a rate of next to nothing from which it is no last moment."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the size of the updates and the slope of the loss."""
+    """Weigh a rate that was set to next to nothing, else the size of the updates and the slope of the loss."""
+    at = dropped(case, case.stream)
+    if at is not None and case.steps_taken - at >= RESTS and case.run.streams == (case.stream,):
+        return _dropped(case, at)
     ratio, lr = case.typical_update_ratio, case.lr
     smallest = LR_MIN[case.lr_class]
     if (not 0 < ratio < 10 * LOW and not lr < smallest) or climbs(case):
@@ -79,6 +85,29 @@ def judge(case: Case) -> Finding | None:
         step=0,
         failure=case.trouble.name or "slow learning",
         equivalent=("schedule_error",) if not lr > 0 else (),
+    )
+
+
+def _dropped(case: Case, at: int) -> Finding:
+    """Weigh a learning rate that the program set to next to nothing at a step."""
+    lr, weigh = case.scalar("lr").finite(), Weighing()
+    before, after = lr.at(at - 1), lr.at(at)
+    weigh.speaks(f"the learning rate was set from {number(before)} to {number(after)} at step {at}, and stayed there "
+                 f"for the last {case.steps_taken - at} steps", 4.5, after, before)  # fmt: skip
+    loss = case.loss.finite.between(at, case.steps_taken).values
+    third = len(loss) // 3
+    fell = float(np.median(loss[:third]) - np.median(loss[-third:])) if third else 0.0
+    if third and fell <= 3 * case.loss.noise * math.sqrt(2 / third):
+        weigh.speaks(f"the loss has not fallen since then, it ends at {case.loss.ending}", 1.0)
+    return weigh.conclude(
+        f"a learning rate that is too low since step {at}: {number(after)} with {case.optimizer_name}",
+        Remedy(
+            f"Find what sets the learning rate at step {at}, and leave it at {number(before)} or lower it by less.",
+            f"for group in optimizer.param_groups:\n    group['lr'] = {rounded(before)}",
+        ),
+        step=at,
+        failure=case.trouble.name or "slow learning",
+        equivalent=("schedule_error",),
     )
 
 
