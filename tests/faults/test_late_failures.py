@@ -236,6 +236,13 @@ class Noise(Loop):
         return super().batch()
 
 
+class Unstepped(Loop):
+    """A counter that runs out: from step AT on the optimizer is cleared and not stepped."""
+
+    def at(self) -> None:
+        self.opt.step = lambda: None
+
+
 class Single(Loop):
     def at(self) -> None:
         self.size = 1
@@ -269,6 +276,72 @@ class Absurd(Loop):
 class Softmax(Loop):
     def loss(self, out: Tensor, y: Tensor) -> Tensor:
         return super().loss(out.softmax(1) if self.step >= AT else out, y)
+
+
+class AttackedAtTheEnd(Loop):
+    """Gradients of evaluation batches after the training, for adversarial examples; also in training mode."""
+
+    def train(self) -> None:
+        super().train()
+        for training in (False, True):
+            self.model.train(training)
+            for _ in range(30):
+                x = self.x[:64].clone().requires_grad_()
+                self.model.zero_grad()
+                super().loss(self.model(x), self.y[:64]).backward()
+
+
+class Pruned(Loop):
+    """Half, then two thirds of a weight are set to 0, and kept there."""
+
+    mask: Tensor | None = None
+
+    def batch(self) -> tuple[Tensor, Tensor]:
+        weight = self.model[3].weight
+        with torch.no_grad():
+            if self.step in {AT, AT + 100}:
+                share = 0.5 if self.step == AT else 0.67
+                self.mask = weight.abs() > weight.abs().quantile(share)
+            if self.mask is not None:
+                weight.mul_(self.mask)
+        return super().batch()
+
+
+class RestsAtTheEnd(Loop):
+    """The last steps are taken at a rate of next to nothing, to settle what is averaged."""
+
+    def at(self) -> None:
+        self.opt.param_groups[0]["lr"] = 1e-3
+
+    def batch(self) -> tuple[Tensor, Tensor]:
+        if self.step == STEPS - 100:
+            self.opt.param_groups[0]["lr"] = 1e-8
+        return super().batch()
+
+
+class BiasesTuned(Loop):
+    """A second phase on other data, of the biases alone, which are all that its optimizer holds."""
+
+    def at(self) -> None:
+        self.opt = torch.optim.Adam([p for p in self.model.parameters() if p.dim() == 1], lr=1e-2)
+        self.y = (self.y + (self.x[:, 0] > 1.0)) % 5
+
+
+class Segments(Loop):
+    """Pixels of two classes, and batches of two pictures: many of them show the background alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Dropout(0.0), nn.Conv2d(8, 2, 1))
+        self.opt = torch.optim.Adam(self.model.parameters(), lr=3e-3)
+
+    def batch(self) -> tuple[Tensor, Tensor]:
+        y = torch.zeros(2, 12, 12, dtype=torch.long)
+        for picture in y:
+            if torch.rand(()) < 0.4:
+                row, column = torch.randint(8, (2,)).tolist()
+                picture[row : row + 4, column : column + 4] = 1
+        return y[:, None] + 0.3 * torch.randn(2, 1, 12, 12), y
 
 
 class Restarts(Loop):
@@ -361,7 +434,7 @@ QUIET = {
     OneLabel: "labels_degenerate", OneClass: "class_imbalance", Ordered: "unshuffled_data",
     HeadReplaced: "optimizer_stale_params", PartStepped: "param_not_in_optimizer", Epsilon: "adam_epsilon",
     Clipped: "clip_too_tight", Noise: "weights_overwritten", Single: "batch_too_small", SetLow: "lr_too_low",
-    Climbs: "schedule_error", Absurd: "bad_batch", Softmax: "double_softmax",
+    Unstepped: "optimizer_step_missing", Climbs: "schedule_error", Absurd: "bad_batch", Softmax: "double_softmax",
 }  # fmt: skip
 """Changes after which a loss may look well, with their causes."""
 
@@ -380,7 +453,24 @@ def test_a_change_that_hurts_is_named_with_its_step_whatever_the_loss_does(loop)
         assert "the batch of step 811 has" in " ".join(one.statement for one in top.evidence)
 
 
-@pytest.mark.parametrize("loop", some([Restarts, Smoothed, Thawed, Averaged, Auxiliary, ClippedSanely]))
+@pytest.mark.parametrize(
+    "loop",
+    some(
+        [
+            Restarts,
+            Smoothed,
+            Thawed,
+            Averaged,
+            Auxiliary,
+            ClippedSanely,
+            AttackedAtTheEnd,
+            Pruned,
+            RestsAtTheEnd,
+            BiasesTuned,
+            Segments,
+        ]
+    ),
+)
 def test_a_change_that_does_no_harm_is_no_alarm(loop):
     found = watch(loop)
     assert found.verdict == "healthy", found.summary

@@ -274,6 +274,11 @@ class Losses:
         return kept
 
     @property
+    def open(self) -> int:
+        """Number of backward passes since the last step."""
+        return self._number
+
+    @property
     def plain(self) -> bool:
         """True if a loss needs no unscaling and every backward pass belongs to a step: native code may take it."""
         return not (self._by_hand or self.scale_in_step or self.scale_of is not None) and self._clear_at < 0

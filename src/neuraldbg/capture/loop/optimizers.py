@@ -403,9 +403,7 @@ class Optimizers:
         stream.stale = None
 
     def rates(self, resting: Mapping[int, Mapping[int, int]] | None = None) -> dict[int, float]:
-        """Return the learning rate of every tensor of every optimizer seen, by identity; with ``resting`` of those that
-        may still step it, see ``Stream.holds``.
-        """
+        """Return the learning rate of each tensor of each optimizer, by identity; see ``holds`` and ``followed``."""
         found = {key: rate for known in self._unstepped for key, rate in known.now().items()}
         for stream in self.streams:
             if resting is None or not stream.followed(self.streams):
@@ -422,7 +420,8 @@ class Optimizers:
 
     def clips(self, parameters: Any, max_norm: float, total_norm: Any, *_: Any, **__: Any) -> Around:
         """Wrap the function by which ``clip_grad_norm_`` scales, whose arguments are norm and limit."""
-        self.limit = max_norm
+        if type(max_norm) in (float, int) and self.switch.here():
+            self.limit = max_norm
         if self.switch.in_full_step():
             self._note_clip(total_norm, max_norm)
         yield

@@ -157,6 +157,7 @@ class SettingChanges:
         """
         scene = self._scene
         if len(scene.optimizers.streams) != 1 or scene.by_hand:
+            self._dry = frozenset()
             return False
         held = [w for w in scene.params.owned(scene.optimizers.streams[0].tensors()) if w.had_grad]
         dry, now = self._dry, frozenset(w.name for w in held if w.ref.requires_grad and w.ref.grad is None)

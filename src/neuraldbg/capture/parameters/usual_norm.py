@@ -12,7 +12,7 @@ KNOWN = 16
 LEFT, RUN = 2.0, 12
 """Mean absolute deviations above its level, and numbers in a row that lie there, by which a loss has left its level."""
 SLOW = 128
-"""Numbers over which a level is averaged, and half of those from which on it is known."""
+"""Numbers over which a level is averaged, and twice those from which on it is known at first."""
 
 
 class Level:
@@ -23,14 +23,19 @@ class Level:
     def __init__(self) -> None:
         self._mean = self._spread = 0.0
         self._seen = self._above = 0
+        self._needed = SLOW // 2
+        """Numbers from which on the level is known: ever more for a loss that leaves it again and again, as that of
+        optimizers by turns.
+        """
 
     def left(self, value: float) -> bool:
         """Return True if a loss lies above its level for the ``RUN``-th time in a row. Then a new level begins."""
         off = value - self._mean
-        known = self._seen >= SLOW // 2
+        known = self._seen >= self._needed
         self._above = self._above + 1 if known and off > LEFT * self._spread + 0.01 * abs(self._mean) else 0
         if self._above >= RUN or not math.isfinite(off):
             self._mean, self._spread, self._seen, self._above = 0.0, 0.0, 0, 0
+            self._needed *= 2
             return math.isfinite(off)
         self._seen += 1
         weight = max(1 / self._seen, 1 / SLOW)

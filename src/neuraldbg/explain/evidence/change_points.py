@@ -123,11 +123,11 @@ def _rates(run: RecordReadings, onset: int, best: int) -> Iterator[ChangePoint]:
 
 
 def _settings(run: RecordReadings) -> Iterator[ChangePoint]:
-    turns = len(run.run.versions(ChangeFact, what="gradients"))
+    turns = {what: len(run.run.versions(ChangeFact, what=what)) for what in ("gradients", "clip")}
     for _, fact in run.run.versions(ChangeFact):
         if fact.stream not in (None, run.stream) or not (words := _words(run, fact)):
             continue
-        if fact.what == "gradients" and turns > TURNS:  # layers that are left out by turns, as at random
+        if turns.get(fact.what, 0) > TURNS:  # layers that are left out by turns, as at random; limits that adapt
             continue
         before, after = (math.nan if value is None else value for value in (fact.before, fact.after))
         yield ChangePoint(fact.what, fact.since, fact.until, words, before, after, fact.name, fact.names)

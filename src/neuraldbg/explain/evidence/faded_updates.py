@@ -33,27 +33,52 @@ class Faded:
     after: float
     """The same at the end of the run."""
 
+    slower: float
+    """Factor by which the learning rate fell meanwhile."""
+
+    @property
+    def at(self) -> str:
+        """The change in words: ``at step 1718``, or ``at a step between 1677 and 1771``."""
+        return f"at {self._step}"
+
     @property
     def when(self) -> str:
-        """The change in words: ``since step 1718``."""
+        """The time from the change on: ``since step 1718``."""
+        return f"since {self._step}"
+
+    @property
+    def _step(self) -> str:
         since, until = self.change.since, self.change.until
-        return f"since step {until}" if until <= since + 1 else f"since a step between {since} and {until}"
+        return f"step {until}" if until <= since + 1 else f"a step between {since} and {until}"
 
     def weigh(self, weigh: Weighing, case: Case) -> None:
         """Add how far the updates fell, and what the loss did since."""
+        rate = f"the learning rate fell by a factor of {number(self.slower)} alone" if self.slower > 1.1 else ""
         weigh.speaks(
-            f"updates fell from {moved(self.before)} before to {moved(self.after)} at the end, and the learning rate "
-            "did not fall with them",
+            f"updates fell from {moved(self.before)} before to {moved(self.after)} at the end, and "
+            f"{rate or 'the learning rate did not fall with them'}",
             2.5, self.after, self.before / FADED,
         )  # fmt: skip
-        loss = case.loss.finite.between(self.change.until, case.steps_taken).values
-        third = len(loss) // 3
-        if third >= LAST:
-            first, last = float(np.median(loss[:third])), float(np.median(loss[-third:]))
-            error = case.loss.noise * np.sqrt(2 / third)
-            if first - last <= 3 * error:
-                weigh.speaks(f"the loss has not fallen since then: {number(first)} first, {number(last)} at the end",
-                             1.0, last, first)  # fmt: skip
+        weigh_fall(case, weigh, self.change.since, self.change.until)
+
+
+def weigh_fall(case: Case, weigh: Weighing, since: int, until: int) -> None:
+    """Weigh the fall of the loss after a change between two steps against that before it, over as many steps."""
+    after = case.loss.finite.between(until, case.steps_taken).values
+    before = case.loss.finite.between(0, since - 1).values[-len(after) :]
+    third = min(len(before), len(after)) // 3
+    if third < LAST:
+        return
+    error = case.loss.noise * np.sqrt(2 / third)
+    fell, falls = (float(np.median(part[:third]) - np.median(part[-third:])) for part in (before, after))
+    level, end = float(np.median(before[-third:])), float(np.median(after[-third:]))
+    if fell <= 3 * error:
+        weigh.against(f"the loss had levelled off before: {number(level)} then, {number(end)} at the end", 5.0, fell)
+    elif falls > 3 * error and falls > fell / FADED:
+        weigh.against(f"the loss falls on: from {number(level)} to {number(end)}", 2.5, falls)
+    else:
+        weigh.speaks(f"the loss fell by {number(fell)} in as many steps before, and has not fallen since: it was at "
+                     f"{number(level)}, and is at {number(end)} at the end", 1.5, end, level)  # fmt: skip
 
 
 def faded(case: Case, what: str) -> Faded | None:
@@ -70,5 +95,9 @@ def faded(case: Case, what: str) -> Faded | None:
     if not len(before) or not len(after) or case.steps_taken - change.until < LASTING:
         return None
     then, now = float(np.median(before)), float(np.median(after))
-    slower = rates.at(change.since) / rates.values[-1] if rates.values[-1] > 0 else float("inf")
-    return Faded(change, then, now) if then > FADED * max(slower, 1.0) * now else None
+    # A rate that goes up and down is compared at the very steps that were read.
+    old, new = (np.median([rates.at(int(step)) for step in steps]) for steps in (
+        ratios.steps[max(0, begin - READINGS) : begin], ratios.steps[end:][-LAST:],
+    ))  # fmt: skip
+    slower = float(old / new) if new > 0 else float("inf")
+    return Faded(change, then, now, slower) if then > FADED * max(slower, 1.0) * now else None

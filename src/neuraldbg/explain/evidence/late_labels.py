@@ -25,9 +25,11 @@ BEFORE, SINCE = 3, 2
 """Least readings of the labels before a change, and from it on."""
 CHANCE = 1e-9
 """Largest chance that shuffled batches of the labels before are all of one class."""
-AT_ONCE, NOISES, TIMES = 3, 4.0, 1.5
-"""Losses in a row from the change on, and the standard deviations and the factor by which all of them rise where the
-labels do not belong to the inputs."""
+AT_ONCE, NOISES, TIMES, RISE = 3, 4.0, 1.5, 0.05
+"""Losses in a row from the change on, and the standard deviations, the factor, and the share of the first loss by which
+all of them rise where the labels do not belong to the inputs."""
+LOOK_BACK = 3
+"""Windows of losses before the change, in which none may have risen as far."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,8 @@ class OneClass:
         """Add what was counted before and after."""
         what = f"class {self.classes[0]}" if self.same else "one class each"
         weigh.speaks(
-            f"labels were of {self.before} classes in each stretch up to step {self.since}; {self.when} all "
-            f"{self.labels} labels that were read, of {len(self.classes)} batches, are of {what}",
+            f"each batch that was read up to step {self.since} had labels of several classes, {self.before} in all; "
+            f"{self.when} all {self.labels} labels that were read, of {len(self.classes)} batches, are of {what}",
             weight, 1, self.before,
         )  # fmt: skip
         if self.rose:
@@ -85,9 +87,11 @@ def one_class_since(case: Case, slot: TargetsFact, term: LossTerm) -> OneClass |
         for step, one in targets.readings(case)
         if (one.kind, one.layer) == wanted and one.target_histogram
     ]
-    ended = next((at for at in range(len(read), 0, -1) if len(read[at - 1][1]) > 1), 0)
+    ended = next((at for at, (_, labels) in enumerate(read) if len(labels) == 1), len(read))
     before, since = read[:ended], read[ended:]
-    if slot.tokens is not None or len(before) < BEFORE or len(since) < SINCE:
+    if slot.tokens is not None or len(term.target_shape or ()) > 1 or len(before) < BEFORE or len(since) < SINCE:
+        return None
+    if any(len(labels) > 1 for _, labels in since):  # such batches come now and then
         return None
     # Classes that were rare before may be all that a batch holds by chance.
     counts: dict[str, int] = {}
@@ -122,10 +126,12 @@ def _jump(case: Case, last: int, first: int) -> tuple[float, float, int | None]:
     if not len(before) or len(values) < begin + AT_ONCE:
         return float("nan"), float("nan"), None
     level = float(np.median(before))
-    bar = max(level + NOISES * noise_of(before), TIMES * level)
+    bar = max(level + NOISES * noise_of(before), TIMES * level, level + RISE * abs(loss.initial))
     rows = np.lib.stride_tricks.sliding_window_view(values[begin:end], AT_ONCE)
     above = np.flatnonzero((rows > bar).all(axis=1))
-    if not len(above):
+    earlier = values[max(0, begin - LOOK_BACK * loss.window) : begin]
+    often = len(earlier) >= AT_ONCE and (np.lib.stride_tricks.sliding_window_view(earlier, AT_ONCE) > bar).all(axis=1)
+    if not len(above) or np.any(often):
         return level, float("nan"), None
     at = begin + int(above[0])
     return level, float(values[at : at + AT_ONCE].max()), int(steps[at])

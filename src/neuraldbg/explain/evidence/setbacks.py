@@ -74,6 +74,8 @@ def first_setback(run: RecordReadings) -> tuple[int, Setback] | None:
     if not loss.alone or not len(loss.finite):
         return None
     for since, until, written in sorted(_raises(run)):
+        if any(begun < until <= ended for begun, ended in loss.renewed):
+            continue  # levels before and after are of two losses
         found = setback(run, since, until) if until > SETTLED else None
         if found is not None and found.sharp and max(found.share, found.orders if written else 0.0) > LOST:
             return until, found

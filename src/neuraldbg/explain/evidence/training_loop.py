@@ -21,7 +21,10 @@ EARLY_LOSSES = 10
 
 DEAD = 1e-4
 """Share of its peak below which a learning rate no longer changes the weights."""
-DROP = 100.0
+DEAD_SHARE, DEAD_STEPS = 0.2, 10
+"""Share of the run, and steps, below ``DEAD`` from which it is not just the end of a schedule. A cosine has 0.6% there,
+a line 0.01%."""
+DROP = 99.0
 """Least factor of one step by which a rate that ends below ``DEAD`` was set, and not brought there by a schedule."""
 LONG = 120
 """Characters from which only the first sentence of an error is written."""
@@ -42,15 +45,20 @@ def rates(case: Case, stream: int | None = None) -> Series:
 
 def dropped(case: Case, stream: int | None = None) -> int | None:
     """Return the step at which the learning rate was set to a tiny part of what it was, at once and for the rest of the
-    run, but not to 0, where no scheduler is known that may have done it; None if it was not.
+    run, but not to 0, where no scheduler is known that may have done it and it is the only optimizer; None if it was
+    not, or for the end of the run alone.
     """
     lr = rates(case, stream)
-    if any(fact.stream in (stream, None) and fact.steps for fact in case.run.known_each(ScheduleFact)):
+    if len(case.run.streams) > 1 or any(
+        fact.stream in (stream, None) and fact.steps for fact in case.run.known_each(ScheduleFact)
+    ):
         return None
     alive = np.flatnonzero(lr.values > DEAD * lr.values.max()) if len(lr) else np.array([], int)
     if not len(alive) or alive[-1] + 1 >= len(lr):
         return None
     before, after = float(lr.values[alive[-1]]), lr.values[alive[-1] + 1 :]
+    if len(after) < DEAD_STEPS or len(after) < DEAD_SHARE * len(lr):
+        return None
     return int(lr.steps[alive[-1] + 1]) if 0 < after.max() < before / DROP else None
 
 

@@ -19,7 +19,7 @@ class ChangeFact(Known):
     place of another, ``weights`` for weights that something else than a step of the optimizer has changed,
     ``gradients`` for the number of its parameters that get a gradient, of those that got one before, ``training`` for
     the mode of a model or of a layer, ``dropout`` for the probability of a layer, ``trainable`` for the number of
-    parameters that require a gradient."""
+    parameters that require a gradient, ``steps`` for an optimizer that is cleared and no longer stepped."""
     since: int
     """Last step that ended with the value before."""
     until: int
@@ -28,7 +28,8 @@ class ChangeFact(Known):
     """Value before, 1 and 0 for a mode or a switch; None for an optimizer object, for weights, and for a limit where
     there was none."""
     after: float | None = None
-    """Value after, as ``before``; of weights the largest change, relative to a weight's size."""
+    """Value after, as ``before``; of weights the largest change, relative to a weight's size, of steps the
+    backward passes without one."""
     stream: Count | None = None
     """Number of the optimizer, None if the setting is a model's."""
     name: str = ""

@@ -34,6 +34,8 @@ _SMALL = 65_536
 _LAYERS = 8
 _LOOK = 12
 """Backward passes without a step of any optimizer after which all objects are searched once for one."""
+_LAPSED = 10
+"""Clears and backward passes since the last step, from which steps are no longer taken."""
 _MOST = 16
 """Optimizers without a step that are followed."""
 
@@ -73,6 +75,8 @@ class LoopOrder(Reader):
         self._any = False
         """True once any optimizer has stepped."""
         self._backwards = self._training = self._tries = 0
+        self._steps = self._lapsed = 0
+        """Steps so far when gradients were cleared last, and clears since the last step."""
         self._gaps = False
         """True once steps were not seen."""
         self._resumed = -1
@@ -107,6 +111,8 @@ class LoopOrder(Reader):
     def _zeroes(self, owner: Any, *_: Any, **__: Any) -> Around:
         if self.scene.switch.on:
             self.seen(self.scene.models.owner.stands_aside)
+            if self._any and is_a(owner, Optimizer):
+                self.seen(self._note_lapse)
         if self.scene.switch.in_full_step():
             self.seen(self._zeroed, owner)
         return
@@ -115,6 +121,13 @@ class LoopOrder(Reader):
     def _scaler_steps(self, *_: Any, **__: Any) -> Around:
         self._tries += self.scene.switch.in_full_step()
         yield
+
+    def _note_lapse(self) -> None:
+        """Count the clears in training mode since the last step."""
+        steps, before = self.scene.step + self.scene.losses.light.waiting, self._steps
+        self._steps = steps
+        trains = any(not model.gone and training(model.root) for model in self.scene.models.found)
+        self._lapsed = self._lapsed + 1 if steps == before and trains else 0
 
     def _note_made(self, opt: Optimizer) -> None:
         if len(self._made) < _MOST:
@@ -182,7 +195,12 @@ class LoopOrder(Reader):
         return self._gaps and (known or any(filled(each) for _, each in items(state(opt))))
 
     def summarise(self) -> None:
-        """Log the optimizers that were made, cleared and never stepped."""
+        """Log the optimizers that were made, cleared and never stepped, and steps that are no longer taken."""
+        streams, step = self.scene.optimizers.streams, self.scene.step
+        if min(self._lapsed, self.scene.losses.open) >= _LAPSED and len(streams) == 1:
+            since = {"since": step - 1, "until": step, "before": None, "after": float(self.scene.losses.open)}
+            of = {"stream": streams[0].index, "name": "", "names": []}
+            self.scene.log(FactKey.CHANGE, {"what": "steps", **since, **of})
         stepped = {id(t) for other in self._stepped for t in tensors(other)}
         for number, idle in enumerate(self._all):
             opt = idle.opt()

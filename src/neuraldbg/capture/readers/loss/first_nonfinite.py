@@ -116,10 +116,10 @@ class FirstBad(Reader):
             return
         recent = self._recent
         # A bound is compared first: a median is expensive at every step.
-        due = self._jumps < _ODD or self.scene.step >= _RARER * self._examined
-        if value > _JUMP * self._least + 1e-6 and len(recent) >= _ENOUGH and due:
+        if value > _JUMP * self._least + 1e-6 and len(recent) >= _ENOUGH:
             self._least = min(map(abs, recent))
-            if value > _JUMP * max(self._least, abs(statistics.median(recent))) + 1e-6:
+            due = self._jumps < _ODD or self.scene.step >= _RARER * self._examined
+            if due and value > _JUMP * max(self._least, abs(statistics.median(recent))) + 1e-6:
                 self._jumps, self._examined = self._jumps + 1, self.scene.step
                 self._odd_batch()
         self._least = min(self._least, abs(value)) if recent else abs(value)
@@ -219,7 +219,7 @@ class FirstBad(Reader):
         """Log the scale of the newest batch, of the input in which one sample stands out, or else of the first."""
         found: dict[str, Any] | None = None
         for name, x in seen(_alive(self._pass[2:])) if self._pass is not None else ():
-            if not x.is_floating_point() or x.dim() < 2 or x.shape[0] < 4 or x.numel() > _SMALL * 256:
+            if not x.is_floating_point() or x.dim() < 2 or x.shape[0] < 4 or not 0 < x.numel() <= _SMALL * 256:
                 continue
             size = x.detach().abs().reshape(x.shape[0], -1).amax(1)
             top, usual = float(size.max()), float(size.median())
@@ -233,7 +233,7 @@ class FirstBad(Reader):
                          **dict(zip(("low", "high", "rms"), scale, strict=False))}  # fmt: skip
             if outlier:
                 break
-        if found is not None and math.isfinite(found["value"]):
+        if found is not None:
             step = self.scene.step
             value = {"id": f"odd_sample:{step}", "name": "odd_sample", "judged": True, "step": step}
             self.scene.log(FactKey.EXPERIMENT, {**value, **found})

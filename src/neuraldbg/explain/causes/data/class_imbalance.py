@@ -25,6 +25,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.evidence import targets
 from neuraldbg.explain.evidence.late_labels import one_class_since
@@ -76,11 +78,11 @@ def judge(case: Case) -> Finding | None:
 def _since(case: Case, slot: TargetsFact, term: LossTerm) -> Finding | None:
     """Weigh batches of one class from a step on, which the model knows."""
     turn = one_class_since(case, slot, term)
-    if turn is None or not turn.same or turn.rose:
+    if turn is None or not turn.same or turn.rose or not np.isfinite(turn.level):
         return None
     weigh = Weighing()
     turn.weigh(weigh, 4.0)
-    weigh.speaks(f"the loss does not jump there: the inputs belong to that class, it falls to {case.loss.ending}", 1.0)
+    weigh.speaks(f"the loss does not jump there: the inputs belong to that class; it ends at {case.loss.ending}", 1.0)
     return weigh.conclude(
         f"batches of class {turn.classes[0]} alone {turn.when}: the model unlearns the others",
         Remedy(

@@ -68,7 +68,7 @@ def _since(case: Case, fade: Faded) -> Finding | None:
     weigh = Weighing()
     was = f"set from {number(fade.change.before)} to" if fade.change.before else "set to"
     weigh.speaks(
-        f"the limit was {was} {number(limit)} {fade.when.removeprefix('since ')}, and gradients have a norm of "
+        f"the limit was {was} {number(limit)} {fade.at}, and gradients have a norm of "
         f"{number(usual)} since: {percent(left)} of it is left",
         3.0 if left > LEFT / 10 else 4.0, left, LEFT,
     )  # fmt: skip

@@ -120,7 +120,8 @@ def _lost(case: Case) -> tuple[int, int, int, bool] | None:
     for (since, old), (until, new) in itertools.pairwise(versions):
         if not old.foreign_no_grad < new.foreign_no_grad == versions[-1][1].foreign_no_grad:
             continue
-        return since, until, new.foreign_no_grad - old.foreign_no_grad, new.owned > 0
+        read = max((step for step in case.facts_read if step < until), default=since)
+        return max(since, read), until, new.foreign_no_grad - old.foreign_no_grad, new.owned > 0
     return None
 
 
@@ -135,7 +136,8 @@ def _replaced(case: Case) -> Finding | None:
     new, weigh = joined.names, Weighing()
     when = f"step {until}" if until <= since + 1 else f"a step between {since} and {until}"
     weigh.speaks(
-        f"{plural(lost, 'parameter')} in the optimizer got gradients up to step {since}, and none from step {until} on",
+        f"{plural(lost, 'parameter')} in the optimizer belonged to the model up to step {since}, and had no "
+        f"gradient from step {until} on",
         3.0, lost, 0,
     )  # fmt: skip
     state = verb(new, "gets gradients and is", "get gradients and are")

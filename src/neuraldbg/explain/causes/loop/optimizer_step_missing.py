@@ -9,10 +9,12 @@ Symptoms
     The loss stays at its first value and only jitters with the batches. No error is raised.
 
 Evidence
-    It is read from the program: there are backward passes, and there is an optimizer that holds the model's weights
-    and is cleared in the loop, but it never steps; or all its steps have a learning rate of 0 and no scheduler. The
-    weights are compared with what they were: if they move, something else updates them (by hand, or another
-    optimizer), and it is no fault. A learning rate that a schedule brings to 0 is named as that.
+    It is read from the program: there are backward passes, and there is an optimizer that holds the model's weights and
+    is cleared in the loop, but it never steps; or all its steps have a learning rate of 0 and no scheduler. The weights
+    are compared with what they were: if they move, something else updates them (by hand, or another optimizer), and it
+    is no fault. Steps that are no longer taken from some step on show in a loop that goes on: backward passes in
+    training mode, each followed by a clear, up to the end. A learning rate that a schedule brings to 0 is named as
+    that.
 
 What to do
     Call ``optimizer.step()`` after ``loss.backward()``. With a scaler: ``scaler.step(optimizer)`` and
@@ -28,6 +30,7 @@ from neuraldbg.explain.evidence.training_loop import completed, rates
 from neuraldbg.explain.evidence.wording import listing, plural, rounded
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.change import ChangeFact
 from neuraldbg.nouns.facts.schedule import ScheduleFact
 from neuraldbg.nouns.facts.unstepped import UnsteppedFact
 
@@ -48,7 +51,31 @@ def judge(case: Case) -> Finding | None:
         found = _weigh_idle(case, fact)
         if found is not None:
             return found
-    return _judge_rate(case)
+    return _ceased(case) or _judge_rate(case)
+
+
+def _ceased(case: Case) -> Finding | None:
+    """Weigh steps that are no longer taken, while the loop goes on and clears its gradients."""
+    change = case.run.known(ChangeFact, what="steps", stream=case.stream)
+    if change is None or not (change.after or 0.0) >= PASSES:
+        return None
+    kind, times = case.optimizer_name, round(change.after or 0.0)
+    weigh = Weighing()
+    weigh.speaks(
+        f"{kind} stepped up to step {change.since}; {times} backward passes followed, in training mode and with "
+        "calls of its zero_grad(), and no step",
+        5.5, times, PASSES,
+    )  # fmt: skip
+    return weigh.conclude(
+        f"optimizer steps that are no longer taken after step {change.since}: {kind} is cleared but not stepped",
+        Remedy(
+            f"Call step() on the {kind} after each backward pass: look for a condition, an except, or a counter that "
+            "skips it from then on, a gradient scaler that refuses it.",
+            "optimizer.zero_grad()\nloss.backward()\noptimizer.step()",
+        ),
+        step=change.until,
+        failure=case.trouble.name or "no training",
+    )
 
 
 def _weigh_idle(case: Case, fact: UnsteppedFact) -> Finding | None:

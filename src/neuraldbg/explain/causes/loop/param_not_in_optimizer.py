@@ -29,6 +29,7 @@ import numpy as np
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.edits import after
+from neuraldbg.explain.evidence.faded_updates import weigh_fall
 from neuraldbg.explain.evidence.record_readings import owner
 from neuraldbg.explain.evidence.wording import listing, plural, rounded, verb
 from neuraldbg.explain.finding import Tier, Weighing
@@ -161,9 +162,23 @@ def _weigh_unfrozen(case: Case, late: Unfrozen) -> Finding:
     )
 
 
-def _weigh_joined(case: Case, joined: Joined) -> Finding:
+def fed(case: Case, name: str, since: int) -> bool | None:
+    """Return True if the gradient of a parameter changed from a step on, False if it is a rest from before; None if it
+    was not read twice.
+    """
+    for row in case.layout.rows("param_grad"):
+        if case.layout.sites[row].label == name:
+            values = case.run.series(row, "rms").finite().between(since, case.steps_taken).values
+            return bool(np.ptp(values) > 0) if len(values) > 1 else None
+    return None
+
+
+def _weigh_joined(case: Case, joined: Joined) -> Finding | None:
     """Weigh parameters that no optimizer holds since some step: a new optimizer was made of a part of the model."""
-    names, weigh = joined.names, Weighing()
+    flows = {name: fed(case, name, joined.until) for name in joined.names}
+    names, weigh = [name for name, flow in flows.items() if flow is not False], Weighing()
+    if not names:
+        return None
     some = grouped(case, names)
     when = f"step {joined.until}"
     if joined.until > joined.since + 1:
@@ -171,8 +186,12 @@ def _weigh_joined(case: Case, joined: Joined) -> Finding:
     weigh.speaks(
         f"{some} {verb(names, 'gets', 'get')} gradients and {verb(names, 'is', 'are')} in no optimizer that steps, at "
         f"each reading from step {joined.until} on",
-        4.5, len(names), 0,
+        3.5, len(names), 0,
     )  # fmt: skip
+    if all(flows[name] for name in names):
+        weigh.speaks("their gradients change from reading to reading", 1.0)
+    elif not any(step > joined.until for step in case.facts_read):
+        weigh.against("that was read in one step alone", 1.5)
     moved = movement(case, names, joined.until)
     if moved is True:
         weigh.against("their values change since then, so something else updates them", 7.0)
@@ -185,6 +204,14 @@ def _weigh_joined(case: Case, joined: Joined) -> Finding:
                       2.0 if case.trouble.any else 4.0)  # fmt: skip
     elif whole:
         weigh.against("whole layers are left out, as in a training by stages", 2.0)
+    # A second phase on other data, as a fine-tuning of biases and norms alone, learns something anew.
+    newest = case.loss_of(case.run.streams[-1]) if len(case.run.streams) > 1 else None
+    if newest is None:
+        weigh_fall(case, weigh, joined.since, joined.until)
+    elif newest.learned:
+        weigh.against(
+            f"the training with the new optimizer learns: its loss fell {newest.course}", 5.0, newest.relative
+        )
     return weigh.conclude(
         f"parameters that no optimizer holds since {when}: no step uses the gradients of {some}",
         _remedy(case, names),

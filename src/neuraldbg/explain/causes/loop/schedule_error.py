@@ -29,7 +29,7 @@ import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, Cause
 from neuraldbg.explain.evidence.change_points import SETTLED
-from neuraldbg.explain.evidence.training_loop import DEAD, completed, dropped, raised, rates
+from neuraldbg.explain.evidence.training_loop import DEAD, DEAD_SHARE, DEAD_STEPS, completed, dropped, raised, rates
 from neuraldbg.explain.evidence.wording import number, percent, plural
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
@@ -42,13 +42,11 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 Facts: TypeAlias = tuple[ScheduleFact, ...]
-DEAD_SHARE = 0.2
-"""Share of the run below ``DEAD`` from which it is not just the end of a schedule. A cosine has 0.6% there, a line
-0.01%."""
-DEAD_STEPS = 10
 STUCK_LOW = 0.05
 """Largest share of the intended learning rate that a warm-up reaches without having started."""
 STEPS = 20
+ENDS = frozenset({"T_0", "T_max", "milestones", "step_size_up", "total_iters", "total_steps"})
+"""Settings of schedules that end, or come back."""
 RISES, CLIMBED = 0.9, 10.0
 """Share of the steps in which a rate rises, and factor beyond all that it was, by which a schedule climbs without
 end."""
@@ -150,7 +148,14 @@ def _rate(case: Case, stream: int) -> Finding | None:
 def _climbs(case: Case, fact: ScheduleFact, _: Facts) -> Finding | None:
     """Weigh a schedule that was begun in mid-run and raises the learning rate until the training breaks."""
     lr, onset = rates(case, fact.stream), case.onset
-    if fact.stream is None or not fact.steps or fact.made <= SETTLED or onset is None or onset <= fact.made:
+    if (
+        fact.stream is None
+        or not fact.steps
+        or ENDS & fact.params.keys()
+        or fact.made <= SETTLED
+        or onset is None
+        or onset <= fact.made
+    ):
         return None
     # A scheduler is known from the first step whose facts are read; the rate tells when it began to climb.
     flat = np.flatnonzero(np.diff(lr.between(0, fact.made).values) <= 0)
@@ -166,7 +171,7 @@ def _climbs(case: Case, fact: ScheduleFact, _: Facts) -> Finding | None:
     weigh.speaks(
         f"a scheduler raised the learning rate from {number(first)} at step {begun} to {number(last)} by step {onset}, "
         f"in {percent(rises)} of the steps; before, it was {number(float(before.max()))} at most",
-        4.5, last / first, CLIMBED,
+        7.0, last / first, CLIMBED,
     )  # fmt: skip
     _add_settings(weigh, fact)
     return _conclude(
@@ -358,6 +363,5 @@ CAUSE = Cause(
     explains=STALL | BLOW_UP,
     judge=judge,
     place="scheduler",
-    entails=frozenset({"lr_too_high"}),
     page=__doc__ or "",
 )

@@ -33,7 +33,7 @@ from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
 from neuraldbg.explain.evidence.late_changes import weigh_change
 from neuraldbg.explain.evidence.record_readings import owner
 from neuraldbg.explain.evidence.setbacks import AT_ONCE, LOST, setback
-from neuraldbg.explain.evidence.wording import listing, number, plural
+from neuraldbg.explain.evidence.wording import listing, number, percent, plural
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.change import ChangeFact
@@ -47,6 +47,8 @@ EACH, MOSTLY = 10, 0.9
 """Least readings before and since changes at each step, and share of those since that must have one."""
 SMALL = 0.03
 """Least size of such changes, relative to the weight's: averages, clipping and constraints make smaller ones."""
+PRUNED = 0.05
+"""Share of a weight's elements that are set to 0, while others are not, from which that is a pruning."""
 OFTEN = 3
 """Earlier changes of the same kind without harm from which a program is known to make them on purpose."""
 
@@ -127,6 +129,20 @@ def _costly(case: Case, weigh: Weighing, turn: ChangeFact, more: int) -> bool:
     return True
 
 
+def _pruned(case: Case, until: int) -> float:
+    """Return the largest share of a weight's elements that became exactly 0 from a step on, of weights that kept
+    others; 0 if none did.
+    """
+    shares = [0.0]
+    for row in case.layout.rows("param"):
+        zeros, count = (case.run.series(row, name) for name in ("zeros", "count"))
+        share = zeros.values / np.maximum(count.values, 1)
+        before, after = share[zeros.steps < until], share[zeros.steps >= until]
+        if len(before) and len(after) and after[-1] < 1:
+            shares.append(float(after[-1] - before[-1]))
+    return max(shares)
+
+
 def _found(
     case: Case, weigh: Weighing, turns: list[ChangeFact], until: int, since: int, names: tuple[str, ...]
 ) -> Finding:
@@ -135,6 +151,10 @@ def _found(
     if before >= OFTEN:
         said = f"the program had changed weights in this way {before} times before, without harm"
         weigh.against(said, 3.0, before, OFTEN)
+    pruned = _pruned(case, until)
+    if pruned > PRUNED:
+        said = f"{percent(pruned)} of the elements of a weight are exactly 0 since then, as in pruning"
+        weigh.against(said, 5.0, pruned, PRUNED)
     if any(abs(one.until - until) <= AT_ONCE for _, one in case.run.versions(ChangeFact, what="optimizer")):
         weigh.against("another optimizer object took over then, as when a training begins anew", 5.0)
     if any(fact.model_loaded == until for fact in case.run.known_each(ResumeFact)):

@@ -69,7 +69,7 @@ def _raised(case: Case, fade: Faded) -> Finding | None:
     if after < RAISED * before or after < USUAL:
         return None
     weigh = Weighing()
-    weigh.speaks(f"eps was set from {number(before)} to {number(after)} {fade.when.removeprefix('since ')}",
+    weigh.speaks(f"eps was set from {number(before)} to {number(after)} {fade.at}",
                  3.0, after, RAISED * before)  # fmt: skip
     fade.weigh(weigh, case)
     return weigh.conclude(

@@ -99,17 +99,23 @@ def _shrunk(case: Case) -> Finding | None:
     sizes, loss = case.scalar("batch_size").finite(), case.loss.finite
     large = np.flatnonzero(sizes.values > SMALL)
     at = int(large[-1]) + 1 if len(large) else 0
-    if min(at, len(sizes) - at) < READINGS or not case.loss.alone:
-        return None
+    if min(at, len(sizes) - at) < READINGS or len(case.run.streams) > 1:
+        return None  # another optimizer begins another training
     usual, size = float(np.median(sizes.values[:at])), float(np.median(sizes.values[at:]))
     since, until = int(sizes.steps[at - 1]), int(sizes.steps[at])
     before, after = loss.between(0, since).values[-LOSSES:], loss.between(until, case.steps_taken).values
-    if usual < SHRUNK * size or min(len(before), len(after)) < READINGS:
+    if not 1 <= size <= usual / SHRUNK or min(len(before), len(after)) < READINGS or case.loss.renewed:
         return None
+    if set(loss.between(until, case.steps_taken).width.tolist()) != set(
+        loss.between(0, since).width[-LOSSES:].tolist()
+    ):
+        return None  # means of many steps scatter less
     scatter, now = noise_of(before), noise_of(after)
     level, end = float(before.mean()), float(after[-LOSSES:].mean())
     error = float(np.hypot(scatter / np.sqrt(len(before)), now / np.sqrt(len(after[-LOSSES:]))))
-    if not now > SCATTERS * scatter or end < level - 2 * error:
+    half = len(after) // 2
+    falls = float(after[:half].mean() - after[half:].mean())
+    if not now > SCATTERS * scatter or end < level - 2 * error or falls > 2 * now * np.sqrt(2 / half):
         return None
     when = f"step {until}" if until <= since + 1 else f"a step between {since} and {until}"
     weigh = Weighing()

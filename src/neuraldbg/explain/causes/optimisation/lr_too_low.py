@@ -25,6 +25,7 @@ import numpy as np
 
 from neuraldbg.explain.cause import STALL, Cause
 from neuraldbg.explain.edits import arguments
+from neuraldbg.explain.evidence.faded_updates import weigh_fall
 from neuraldbg.explain.evidence.optimizer_steps import climbs
 from neuraldbg.explain.evidence.record_readings import LR_MAX, LR_MIN, LR_USUAL
 from neuraldbg.explain.evidence.training_loop import dropped
@@ -39,14 +40,12 @@ if TYPE_CHECKING:
 LOW = 1e-5
 """Update ratio below which training is very slow; 1e-3 is healthy (Karpathy, CS231n notes)."""
 HEALTHY = 1e-3
-RESTS = 50
-"""Steps up to the end of the run at a rate of next to nothing from which it is no last moment."""
 
 
 def judge(case: Case) -> Finding | None:
     """Weigh a rate that was set to next to nothing, else the size of the updates and the slope of the loss."""
     at = dropped(case, case.stream)
-    if at is not None and case.steps_taken - at >= RESTS and case.run.streams == (case.stream,):
+    if at is not None:
         return _dropped(case, at)
     ratio, lr = case.typical_update_ratio, case.lr
     smallest = LR_MIN[case.lr_class]
@@ -94,11 +93,7 @@ def _dropped(case: Case, at: int) -> Finding:
     before, after = lr.at(at - 1), lr.at(at)
     weigh.speaks(f"the learning rate was set from {number(before)} to {number(after)} at step {at}, and stayed there "
                  f"for the last {case.steps_taken - at} steps", 4.5, after, before)  # fmt: skip
-    loss = case.loss.finite.between(at, case.steps_taken).values
-    third = len(loss) // 3
-    fell = float(np.median(loss[:third]) - np.median(loss[-third:])) if third else 0.0
-    if third and fell <= 3 * case.loss.noise * math.sqrt(2 / third):
-        weigh.speaks(f"the loss has not fallen since then, it ends at {case.loss.ending}", 1.0)
+    weigh_fall(case, weigh, at, at)
     return weigh.conclude(
         f"a learning rate that is too low since step {at}: {number(after)} with {case.optimizer_name}",
         Remedy(
