@@ -126,8 +126,10 @@ class LoopOrder(Reader):
         """Count the clears in training mode since the last step."""
         steps, before = self.scene.step + self.scene.losses.light.waiting, self._steps
         self._steps = steps
-        trains = any(not model.gone and training(model.root) for model in self.scene.models.found)
-        self._lapsed = self._lapsed + 1 if steps == before and trains else 0
+        if steps != before:  # as nearly always: microseconds count here
+            self._lapsed = 0
+        elif any(not model.gone and training(model.root) for model in self.scene.models.found):
+            self._lapsed += 1
 
     def _note_made(self, opt: Optimizer) -> None:
         if len(self._made) < _MOST:
