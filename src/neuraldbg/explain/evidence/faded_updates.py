@@ -19,6 +19,8 @@ FADED = 10.0
 them by far less."""
 READINGS, LAST = 5, 3
 """Readings before the change, and at the end of the run, whose medians are compared, at most."""
+REST = 0.2
+"""Part of the steps since the change that is left out, where later ones were read."""
 LASTING = 50
 """Steps from the change to the end of the run at least."""
 
@@ -55,7 +57,7 @@ class Faded:
         """Add how far the updates fell, and what the loss did since."""
         rate = f"the learning rate fell by a factor of {number(self.slower)} alone" if self.slower > 1.1 else ""
         weigh.speaks(
-            f"updates fell from {moved(self.before)} before to {moved(self.after)} at the end, and "
+            f"updates fell from {number(self.before)} to {moved(self.after)} at the end, and "
             f"{rate or 'the learning rate did not fall with them'}",
             2.5, self.after, self.before / FADED,
         )  # fmt: skip
@@ -71,14 +73,16 @@ def weigh_fall(case: Case, weigh: Weighing, since: int, until: int) -> None:
         return
     error = case.loss.noise * np.sqrt(2 / third)
     fell, falls = (float(np.median(part[:third]) - np.median(part[-third:])) for part in (before, after))
-    level, end = float(np.median(before[-third:])), float(np.median(after[-third:]))
-    if fell <= 3 * error:
+    level, first, end = (float(np.median(part)) for part in (before[-third:], after[:third], after[-third:]))
+    if end > level + 3 * error:
+        weigh.speaks(f"the loss was at {number(level)} before, and ends above it, at {number(end)}", 1.5, end, level)
+    elif fell <= 3 * error:
         weigh.against(f"the loss had levelled off before: {number(level)} then, {number(end)} at the end", 5.0, fell)
     elif falls > 3 * error and falls > fell / FADED:
-        weigh.against(f"the loss falls on: from {number(level)} to {number(end)}", 2.5, falls)
+        weigh.against(f"the loss falls on: from {number(first)} to {number(end)}", 2.5, falls)
     else:
-        weigh.speaks(f"the loss fell by {number(fell)} in as many steps before, and has not fallen since: it was at "
-                     f"{number(level)}, and is at {number(end)} at the end", 1.5, end, level)  # fmt: skip
+        weigh.speaks(f"the loss fell by {number(fell)} in as many steps before, and hardly since: it was at "
+                     f"{number(level)} then, and is at {number(end)} at the end", 1.5, end, level)  # fmt: skip
 
 
 def faded(case: Case, what: str) -> Faded | None:
@@ -91,13 +95,16 @@ def faded(case: Case, what: str) -> Faded | None:
         return None
     change = changes[-1]
     begin, end = (int(np.searchsorted(ratios.steps, step, "right")) for step in (change.since, change.until))
-    before, after = ratios.values[max(0, begin - READINGS) : begin], ratios.values[end:][-LAST:]
+    # A momentum of before goes on for a while.
+    rested = int(np.searchsorted(ratios.steps, change.until + (case.steps_taken - change.until) * REST, "right"))
+    end = max(len(ratios) - LAST, end, rested if rested < len(ratios) else len(ratios) - 1)
+    before, after = ratios.values[max(0, begin - READINGS) : begin], ratios.values[end:]
     if not len(before) or not len(after) or case.steps_taken - change.until < LASTING:
         return None
     then, now = float(np.median(before)), float(np.median(after))
     # A rate that goes up and down is compared at the very steps that were read.
     old, new = (np.median([rates.at(int(step)) for step in steps]) for steps in (
-        ratios.steps[max(0, begin - READINGS) : begin], ratios.steps[end:][-LAST:],
+        ratios.steps[max(0, begin - READINGS) : begin], ratios.steps[end:],
     ))  # fmt: skip
     slower = float(old / new) if new > 0 else float("inf")
     return Faded(change, then, now, slower) if then > FADED * max(slower, 1.0) * now else None
