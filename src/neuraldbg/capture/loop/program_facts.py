@@ -75,11 +75,14 @@ def parameters(
     params: Params,
     in_optimizer: Mapping[int, float],
     called: Iterable[str],
+    *,
+    ever: Container[int],
     stale: Container[int] = (),
     dry: Container[str] = (),
 ) -> dict[str, Any]:
-    """Return the PARAMS fact. ``in_optimizer`` maps the id of each tensor in any group to its learning rate; ``stale``
-    are the ids of tensors that had no gradient since they were frozen, ``dry`` the names of those that lost it.
+    """Return the PARAMS fact. ``in_optimizer`` maps the id of each tensor in any group to its learning rate; ``ever``
+    are the ids of those that any optimizer has held, ``stale`` of tensors that had no gradient since they were frozen,
+    ``dry`` the names of those that lost it.
     """
     fired = set(called)
     for w in params.by_id.values():
@@ -87,7 +90,7 @@ def parameters(
         w.trainable, w.rate = w.ref.requires_grad, in_optimizer.get(w.key)
     every = params.all()
     # A model with no parameter in an optimizer, beside one that is trained, is a tool of the loss and no fault.
-    held = [w for w in every if w.rate is not None]
+    held = [w for w in every if w.rate is not None or w.key in ever]
     # If no parameter in an optimizer gets a gradient, another model is the trained one.
     trained = {w.model for w in held} if any(w.had_grad and w.name not in dry for w in held) else set()
     models = {w.model for w in every}

@@ -148,8 +148,8 @@ class Learning:
 
     def _parameters(self) -> dict[str, Any]:
         held = self.optimizers.rates(self._unfrozen.resting)
-        stale, dry = self._unfrozen.stale(), self._changes.dry
-        return program_facts.parameters(self.params, held, self.hooks.called, stale, dry)
+        more: dict[str, Any] = {"ever": self.optimizers.rates(), "stale": self._unfrozen.stale()}
+        return program_facts.parameters(self.params, held, self.hooks.called, **more, dry=self._changes.dry)
 
     def _learn_passes(self, stepped: list[Stream]) -> None:
         if self.losses.terms is not None:
