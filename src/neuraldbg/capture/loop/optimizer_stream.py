@@ -123,7 +123,7 @@ class Stream:
         rates = self.rates.now()
         return {key: rate for key, rate in rates.items() if self.steps > resting.get(key, {}).get(self.index, -1)}
 
-    def followed(self, streams: Iterable[Stream]) -> bool:
+    def succeeded(self, streams: Iterable[Stream]) -> bool:
         """Return True if the optimizer is gone, and one that was made later takes the steps."""
         if self.opt() is not None:
             return False

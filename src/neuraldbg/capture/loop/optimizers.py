@@ -87,7 +87,7 @@ class Optimizers:
         self.skipped = 0
         self.clipped: tuple[Any, float] | None = None
         """(total norm, None if unreadable; limit) of the step's last clip_grad_norm_, None if there was none."""
-        self.limit: Any = math.inf  # of the newest clip
+        self.limit: float = math.inf  # of the newest clip
         self.after_clip: Callable[[], None] = lambda: None
         self.discovers = discovers
         """True if any optimizer is followed, not only those of given models."""
@@ -403,10 +403,10 @@ class Optimizers:
         stream.stale = None
 
     def rates(self, resting: Mapping[int, Mapping[int, int]] | None = None) -> dict[int, float]:
-        """Return the learning rate of each tensor of each optimizer, by identity; see ``holds`` and ``followed``."""
+        """Return the learning rate of each tensor of each optimizer, by identity; see ``holds``, ``succeeded``."""
         found = {key: rate for known in self._unstepped for key, rate in known.now().items()}
         for stream in self.streams:
-            if resting is None or not stream.followed(self.streams):
+            if resting is None or not stream.succeeded(self.streams):
                 found |= stream.holds(resting or {})
         return found
 

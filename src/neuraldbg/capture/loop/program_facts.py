@@ -90,7 +90,7 @@ def parameters(
         w.trainable, w.rate = w.ref.requires_grad, in_optimizer.get(w.key)
     every = params.all()
     # A model with no parameter in an optimizer, beside one that is trained, is a tool of the loss and no fault.
-    held = [w for w in every if w.rate is not None or w.key in ever]
+    held = [w for w in every if w.key in ever]
     # If no parameter in an optimizer gets a gradient, another model is the trained one.
     trained = {w.model for w in held} if any(w.had_grad and w.name not in dry for w in held) else set()
     models = {w.model for w in every}

@@ -50,7 +50,10 @@ class SettingChanges:
         self._frozen: frozenset[str] = frozenset()
         self._weights: frozenset[str] = frozenset()
         """Names of the parameters that were known when their number last changed."""
-        self._dry: frozenset[str] = frozenset()
+        self.dry: frozenset[str] = frozenset()
+        """Names of the parameters that an optimizer steps and that got gradients before, and had none in the last
+        reading.
+        """
         self._streams = 0
         """Optimizers at the last reading."""
         self._opts: dict[int, weakref.ref[Any]] = {}
@@ -60,13 +63,6 @@ class SettingChanges:
         self._moving: dict[Key, tuple[float, int, int]] = {}
         """Value and step before a change that may go on, as along a schedule, and its number of readings."""
         self._logged: dict[Key, int] = {}
-
-    @property
-    def dry(self) -> frozenset[str]:
-        """Names of the parameters that an optimizer steps and that got gradients before, and had none in the last
-        reading.
-        """
-        return self._dry
 
     def check(self, step: int, *, every: int = EVERY) -> bool:
         """Compare the settings at the end of a step, if ``every`` steps have passed. Return True if one changed, for
@@ -106,7 +102,7 @@ class SettingChanges:
         scene = self._scene
         for stream in scene.optimizers.streams:
             yield from _of_optimizer(stream.index, stream.opt())
-        if len(scene.optimizers.streams) == 1 and type(scene.optimizers.limit) in _PLAIN:
+        if len(scene.optimizers.streams) == 1:
             yield ("clip", scene.optimizers.streams[0].index), float(scene.optimizers.limit)
         for model in scene.models.found:
             if model.gone:
@@ -157,11 +153,11 @@ class SettingChanges:
         """
         scene = self._scene
         if len(scene.optimizers.streams) != 1 or scene.by_hand:
-            self._dry = frozenset()
+            self.dry = frozenset()
             return False
         held = [w for w in scene.params.owned(scene.optimizers.streams[0].tensors()) if w.had_grad]
-        dry, now = self._dry, frozenset(w.name for w in held if w.ref.requires_grad and w.ref.grad is None)
-        self._dry = now
+        dry, now = self.dry, frozenset(w.name for w in held if w.ref.requires_grad and w.ref.grad is None)
+        self.dry = now
         if dry == now or since < 0 or not dry <= {w.name for w in held}:
             return False
         stream = scene.optimizers.streams[0]

@@ -8,21 +8,37 @@ FAR = 8.0
 """Mean absolute deviations from the running mean beyond which a number is unusual."""
 KNOWN = 16
 """Count of numbers from which on the running mean is used."""
-
 LEFT, RUN = 2.0, 12
 """Mean absolute deviations above its level, and numbers in a row that lie there, by which a loss has left its level."""
 SLOW = 128
 """Numbers over which a level is averaged, and twice those from which on it is known at first."""
 
 
-class Level:
+class _Running:
+    """A running mean of a number, and its mean absolute deviation."""
+
+    def __init__(self) -> None:
+        self._mean = self._spread = 0.0
+        self._seen = 0
+
+    def _take(self, off: float, memory: int) -> None:
+        """Take a number that is ``off`` the mean into both: as one of all so far, or of about ``memory`` if there are
+        more.
+        """
+        self._seen += 1
+        weight = max(1 / self._seen, 1 / memory)
+        self._mean += weight * off
+        self._spread += weight * (abs(off) - self._spread)
+
+
+class Level(_Running):
     """The level of a loss, and the numbers in a row above it: a rise of some deviations that stays is no single
     unusual number.
     """
 
     def __init__(self) -> None:
-        self._mean = self._spread = 0.0
-        self._seen = self._above = 0
+        super().__init__()
+        self._above = 0
         self._needed = SLOW // 2
         """Numbers from which on the level is known: ever more for a loss that leaves it again and again, as that of
         optimizers by turns.
@@ -30,26 +46,21 @@ class Level:
 
     def left(self, value: float) -> bool:
         """Return True if a loss lies above its level for the ``RUN``-th time in a row. Then a new level begins."""
+        if not math.isfinite(value):
+            return False
         off = value - self._mean
         known = self._seen >= self._needed
         self._above = self._above + 1 if known and off > LEFT * self._spread + 0.01 * abs(self._mean) else 0
-        if self._above >= RUN or not math.isfinite(off):
+        if self._above == RUN:
             self._mean, self._spread, self._seen, self._above = 0.0, 0.0, 0, 0
             self._needed *= 2
-            return math.isfinite(off)
-        self._seen += 1
-        weight = max(1 / self._seen, 1 / SLOW)
-        self._mean += weight * off
-        self._spread += weight * (abs(off) - self._spread)
+            return True
+        self._take(off, SLOW)
         return False
 
 
-class Usual:
-    """The running mean of a number, and its mean absolute deviation."""
-
-    def __init__(self) -> None:
-        self._mean = self._spread = 0.0
-        self._seen = 0
+class Usual(_Running):
+    """The usual size of a number, by its running mean."""
 
     @property
     def state(self) -> tuple[float, float, float]:
@@ -76,8 +87,5 @@ class Usual:
             self._mean += off / 64
             self._spread += (off - self._spread) / 64
             return True
-        self._seen += 1
-        weight = max(1 / self._seen, 1 / 32)
-        self._mean += weight * off
-        self._spread += weight * (abs(off) - self._spread)
+        self._take(off, 32)
         return False

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.evidence.wording import moved, number
+from neuraldbg.explain.evidence.wording import a_step, moved, number
 from neuraldbg.nouns.facts.change import ChangeFact
 
 if TYPE_CHECKING:
@@ -41,17 +41,12 @@ class Faded:
     @property
     def at(self) -> str:
         """The change in words: ``at step 1718``, or ``at a step between 1677 and 1771``."""
-        return f"at {self._step}"
+        return f"at {a_step(self.change.since, self.change.until)}"
 
     @property
     def when(self) -> str:
         """The time from the change on: ``since step 1718``."""
-        return f"since {self._step}"
-
-    @property
-    def _step(self) -> str:
-        since, until = self.change.since, self.change.until
-        return f"step {until}" if until <= since + 1 else f"a step between {since} and {until}"
+        return f"since {a_step(self.change.since, self.change.until)}"
 
     def weigh(self, weigh: Weighing, case: Case) -> None:
         """Add how far the updates fell, and what the loss did since."""

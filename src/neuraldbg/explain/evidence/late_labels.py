@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.evidence import targets
-from neuraldbg.explain.evidence.wording import number
+from neuraldbg.explain.evidence.wording import a_step, number
 from neuraldbg.nouns.robust_statistics import noise_of
 
 if TYPE_CHECKING:
@@ -61,9 +61,7 @@ class OneClass:
     @property
     def when(self) -> str:
         """The change in words: ``from step 810 on``."""
-        if self.until <= self.since + 1:
-            return f"from step {self.until} on"
-        return f"from a step between {self.since} and {self.until} on"
+        return f"from {a_step(self.since, self.until)} on"
 
     def weigh(self, weigh: Weighing, weight: float) -> None:
         """Add what was counted before and after."""

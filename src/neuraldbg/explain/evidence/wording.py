@@ -75,6 +75,13 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def a_step(since: int | None, until: int) -> str:
+    """Write the step of a change that came after ``since`` and by ``until``: ``step 810``, or ``a step between 512 and
+    810``.
+    """
+    return f"step {until}" if since is None or until <= since + 1 else f"a step between {since} and {until}"
+
+
 def verb(names: Sized, one: str, several: str) -> str:
     """Return the form of a verb that fits one name, or several: ``is``, ``are``."""
     return one if len(names) == 1 else several

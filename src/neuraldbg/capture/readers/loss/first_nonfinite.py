@@ -38,6 +38,7 @@ from neuraldbg.capture.readers.reader import Reader
 from neuraldbg.capture.statistics import operation
 from neuraldbg.capture.statistics.device import placement
 from neuraldbg.capture.statistics.nested_tensors import seen
+from neuraldbg.capture.statistics.whole_tensors import statistics as statistics_of
 from neuraldbg.nouns import FactKey
 from neuraldbg.raised import let_pass
 
@@ -225,12 +226,9 @@ class FirstBad(Reader):
             top, usual = float(size.max()), float(size.median())
             outlier = usual > 0 and top > 3 * usual
             if outlier or found is None:
-                shown = x.detach()[x.detach().isfinite()].double()
-                scale = (
-                    (float(shown.min()), float(shown.max()), float(shown.square().mean().sqrt())) if len(shown) else ()
-                )
+                known = {stat: value for stat, value in statistics_of(x).items() if math.isfinite(value)}
                 found = {"sample": int(size.argmax()) if outlier else None, "leaf": name, "value": top, "usual": usual,
-                         **dict(zip(("low", "high", "rms"), scale, strict=False))}  # fmt: skip
+                         "low": known.get("min"), "high": known.get("max"), "rms": known.get("rms")}  # fmt: skip
             if outlier:
                 break
         if found is not None:

@@ -33,7 +33,7 @@ from neuraldbg.explain.causes.loop.param_not_in_optimizer import movement
 from neuraldbg.explain.evidence.change_points import TURNS
 from neuraldbg.explain.evidence.graph_wiring import MEANT, PART, access, as_drawn, cut_off, cuts, dry, line
 from neuraldbg.explain.evidence.record_readings import owner
-from neuraldbg.explain.evidence.wording import listing, verb
+from neuraldbg.explain.evidence.wording import a_step, listing, verb
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.change import ChangeFact
@@ -87,7 +87,6 @@ def _since(case: Case) -> Finding | None:
     if last - turn.until < max(AFTER, AFTER_SHARE * last):
         return None
     weigh = Weighing()
-    when = f"step {turn.until}" if turn.until <= turn.since + 1 else f"a step between {turn.since} and {turn.until}"
     lost = list(dict.fromkeys(owner(name) for name in turn.names))
     said = f"{listing(lost)} got gradients up to step {turn.since}, and none from step {turn.until} on"
     if not turn.after:
@@ -113,11 +112,12 @@ def _since(case: Case) -> Finding | None:
         weigh.speaks(case.trouble.phrase, 1.0)
     place = cut.end or cut.place if cut is not None else None
     return weigh.conclude(
-        f"{what} since {when}: {listing(lost)} {verb(lost, 'gets', 'get')} no gradient any more",
+        f"{what} since {a_step(turn.since, turn.until)}: {listing(lost)} {verb(lost, 'gets', 'get')} no gradient any "
+        "more",
         _uncut(case, cut) if cut is not None else SINCE,
         layer=cut.after if cut is not None else None,
         step=turn.until,
-        since=turn.since if turn.until > turn.since + 1 else None,
+        since=turn.since,
         failure=case.trouble.name or "layers that no longer learn",
         at=place,
         doing="the graph ends" if cut is not None and cut.end is not None else "the layer behind the cut is called",

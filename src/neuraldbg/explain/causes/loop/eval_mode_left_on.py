@@ -26,7 +26,7 @@ import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, Cause
 from neuraldbg.explain.edits import before
-from neuraldbg.explain.evidence.wording import listing, percent, verb
+from neuraldbg.explain.evidence.wording import a_step, listing, percent, verb
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.change import ChangeFact
@@ -88,10 +88,8 @@ def _weigh(case: Case, modes: ModesFact) -> Finding | None:
         weigh.speaks(f"it began at step {start}, right after a pass without gradients (a validation)", 1.0, start)
     elif start > 0:
         weigh.speaks(f"the model was in training mode before step {start}", 0.5, start)
-    exact = since is None or since >= start - 1
-    when = f"step {start}" if exact else f"a step between {since} and {start}"
     return weigh.conclude(
-        f"a model left in evaluation mode since {when}: {listing(types or layers)} "
+        f"a model left in evaluation mode since {a_step(since, start)}: {listing(types or layers)} "
         f"{verb(types or layers, 'does', 'do')} not work as in training",
         Remedy(
             "Switch back to training mode after validation, at the beginning of each epoch.",

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.evidence.record_readings import owner
-from neuraldbg.explain.evidence.wording import listing, plural, rounded, verb
+from neuraldbg.explain.evidence.wording import a_step, listing, plural, rounded, verb
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.change import ChangeFact
@@ -118,10 +118,9 @@ def _lost(case: Case) -> tuple[int, int, int, bool] | None:
         return turn.since, turn.until, round((turn.before or 0.0) - (turn.after or 0.0)), bool(turn.after)
     versions = case.run.versions(OptimizerFact, stream=case.stream)
     for (since, old), (until, new) in itertools.pairwise(versions):
-        if not old.foreign_no_grad < new.foreign_no_grad == versions[-1][1].foreign_no_grad:
-            continue
-        read = max((step for step in case.facts_read if step < until), default=since)
-        return max(since, read), until, new.foreign_no_grad - old.foreign_no_grad, new.owned > 0
+        if old.foreign_no_grad < new.foreign_no_grad == versions[-1][1].foreign_no_grad:
+            read = max((step for step in case.facts_read if step < until), default=since)
+            return max(since, read), until, new.foreign_no_grad - old.foreign_no_grad, new.owned > 0
     return None
 
 
@@ -134,7 +133,6 @@ def _replaced(case: Case) -> Finding | None:
     if not joined.since <= until or not since <= joined.until:
         return None
     new, weigh = joined.names, Weighing()
-    when = f"step {until}" if until <= since + 1 else f"a step between {since} and {until}"
     weigh.speaks(
         f"{plural(lost, 'parameter')} in the optimizer belonged to the model up to step {since}, and had no "
         f"gradient from step {until} on",
@@ -149,7 +147,8 @@ def _replaced(case: Case) -> Finding | None:
     rate = f", lr={rounded(case.lr)}" if case.lr > 0 else ""
     old = plural(lost, "tensor")
     return weigh.conclude(
-        f"an optimizer that holds {old} that the model does not use any more since {when}: it updates old copies",
+        f"an optimizer that holds {old} that the model does not use any more since {a_step(since, until)}: it updates "
+        "old copies",
         Remedy(
             "Create the optimizer again after layers or the model are replaced, or load new weights into the old "
             "parameters (load_state_dict, or copy_ under torch.no_grad()).",

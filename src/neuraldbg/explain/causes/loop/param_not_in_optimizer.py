@@ -31,7 +31,7 @@ from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.edits import after
 from neuraldbg.explain.evidence.faded_updates import weigh_fall
 from neuraldbg.explain.evidence.record_readings import owner
-from neuraldbg.explain.evidence.wording import listing, plural, rounded, verb
+from neuraldbg.explain.evidence.wording import a_step, listing, plural, rounded, verb
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.hidden import HiddenFact
@@ -180,9 +180,6 @@ def _weigh_joined(case: Case, joined: Joined) -> Finding | None:
     if not names:
         return None
     some = grouped(case, names)
-    when = f"step {joined.until}"
-    if joined.until > joined.since + 1:
-        when = f"a step between {joined.since} and {joined.until}"
     weigh.speaks(
         f"{some} {verb(names, 'gets', 'get')} gradients and {verb(names, 'is', 'are')} in no optimizer that steps, at "
         f"each reading from step {joined.until} on",
@@ -198,7 +195,8 @@ def _weigh_joined(case: Case, joined: Joined) -> Finding | None:
     elif moved is False:
         weigh.speaks("their values never changed since then", 0.8)
     parts = {owner(name) for name in names}
-    whole = all(f"{path}.{p}" in names for path in parts for p in _params_of(case, path))
+    layers = [case.layout.by_path[path] for path in parts if path in case.layout.by_path]
+    whole = all(f"{layer.path}.{p}" in names for layer in layers for p in layer.params)
     if whole and left_out_first(case, names):
         weigh.against("everything before the trained layers is left out, as when only a head is trained from then on",
                       2.0 if case.trouble.any else 4.0)  # fmt: skip
@@ -213,18 +211,14 @@ def _weigh_joined(case: Case, joined: Joined) -> Finding | None:
             f"the training with the new optimizer learns: its loss fell {newest.course}", 5.0, newest.relative
         )
     return weigh.conclude(
-        f"parameters that no optimizer holds since {when}: no step uses the gradients of {some}",
+        f"parameters that no optimizer holds since {a_step(joined.since, joined.until)}: no step uses the gradients "
+        f"of {some}",
         _remedy(case, names),
         layer=owner(names[0]),
         step=joined.until,
         since=joined.since,
         failure="untrained layer",
     )
-
-
-def _params_of(case: Case, path: str) -> tuple[str, ...]:
-    layer = case.layout.by_path.get(path)
-    return layer.params if layer is not None else ()
 
 
 def _unfreezing(case: Case) -> SourceLine | None:

@@ -147,15 +147,8 @@ def _rate(case: Case, stream: int) -> Finding | None:
 
 def _climbs(case: Case, fact: ScheduleFact, _: Facts) -> Finding | None:
     """Weigh a schedule that was begun in mid-run and raises the learning rate until the training breaks."""
-    lr, onset = rates(case, fact.stream), case.onset
-    if (
-        fact.stream is None
-        or not fact.steps
-        or ENDS & fact.params.keys()
-        or fact.made <= SETTLED
-        or onset is None
-        or onset <= fact.made
-    ):
+    lr, onset = rates(case, fact.stream), case.onset or 0
+    if fact.stream is None or not fact.steps or ENDS & fact.params.keys() or not SETTLED < fact.made < onset:
         return None
     # A scheduler is known from the first step whose facts are read; the rate tells when it began to climb.
     flat = np.flatnonzero(np.diff(lr.between(0, fact.made).values) <= 0)

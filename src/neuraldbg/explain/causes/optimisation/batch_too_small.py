@@ -27,7 +27,7 @@ import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
 from neuraldbg.explain.evidence.record_readings import LR_MAX
-from neuraldbg.explain.evidence.wording import moved, number, percent, plural
+from neuraldbg.explain.evidence.wording import a_step, moved, number, percent, plural
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.gradient_course import GradientCourseFact
@@ -103,12 +103,11 @@ def _shrunk(case: Case) -> Finding | None:
         return None  # another optimizer begins another training
     usual, size = float(np.median(sizes.values[:at])), float(np.median(sizes.values[at:]))
     since, until = int(sizes.steps[at - 1]), int(sizes.steps[at])
-    before, after = loss.between(0, since).values[-LOSSES:], loss.between(until, case.steps_taken).values
+    earlier, later = loss.between(0, since), loss.between(until, case.steps_taken)
+    before, after = earlier.values[-LOSSES:], later.values
     if not 1 <= size <= usual / SHRUNK or min(len(before), len(after)) < READINGS or case.loss.renewed:
         return None
-    if set(loss.between(until, case.steps_taken).width.tolist()) != set(
-        loss.between(0, since).width[-LOSSES:].tolist()
-    ):
+    if set(earlier.width[-LOSSES:].tolist()) != set(later.width.tolist()):
         return None  # means of many steps scatter less
     scatter, now = noise_of(before), noise_of(after)
     level, end = float(before.mean()), float(after[-LOSSES:].mean())
@@ -117,7 +116,6 @@ def _shrunk(case: Case) -> Finding | None:
     falls = float(after[:half].mean() - after[half:].mean())
     if not now > SCATTERS * scatter or end < level - 2 * error or falls > 2 * now * np.sqrt(2 / half):
         return None
-    when = f"step {until}" if until <= since + 1 else f"a step between {since} and {until}"
     weigh = Weighing()
     said = (
         f"batches had {plural(round(usual), 'sample')} up to step {since}, and have {number(size)} from step {until} on"
@@ -128,7 +126,8 @@ def _shrunk(case: Case) -> Finding | None:
     weigh.speaks(f"it has not fallen since: its mean was {number(level)} before, and is {number(end)} at the end", 1.5,
                  end, level)  # fmt: skip
     return weigh.conclude(
-        f"batches that are too small since {when}: {plural(round(size), 'sample')} each, where they had {round(usual)}",
+        f"batches that are too small since {a_step(since, until)}: {plural(round(size), 'sample')} each, where they "
+        f"had {round(usual)}",
         _remedy(size, round(usual)),
         step=until,
         since=since,
