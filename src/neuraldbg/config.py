@@ -88,6 +88,12 @@ class RecordSettings(Thresholds):
     budget_mb: int = Field(
         64, ge=4, le=65_536, description="Megabytes that the run file may take, and a quarter of that in memory."
     )
+    batch_mb: int = Field(
+        8,
+        ge=0,
+        le=65_536,
+        description="Megabytes that the batches of unusual steps may take beside the run file; 0 keeps none.",
+    )
     ring: int = Field(100, ge=1, description="Steps kept in the in-memory flight recorder (the crash dump), at most.")
     full_steps: int = Field(
         2048,

@@ -32,7 +32,7 @@ from neuraldbg.errors import AttachError, ConfigError, EndedByHand, TrainingHalt
 from neuraldbg.nouns import Diagnosis, Outcome, RunInfo, Unjudged
 from neuraldbg.questions import Questions, in_short
 from neuraldbg.ranks import own_rank
-from neuraldbg.record import Recorder, RingBuffer, Spare, ring_bytes
+from neuraldbg.record import KeptBatches, Recorder, RingBuffer, Spare, ring_bytes
 from neuraldbg.record.loop_numbers import LoopNumbers
 from neuraldbg.record.outcome import outcome_of, save_beside, versions
 from neuraldbg.session_alerts import SessionAlerts
@@ -177,6 +177,8 @@ class NeuralDbg(Questions, SessionControls, Shown):
         self._recorder = Recorder(
             self._wanted, self.settings.record, self._info, rank=own_rank().rank, pull=self._capture.deliver_late
         )
+        kept = KeptBatches(self.settings.record.batch_mb << 20, lambda: self.file)
+        self._capture.scene.keep, self._capture.scene.room = kept.keep, kept.room
         self._running = True
         try:
             self._spare = Spare() if self._wanted is not None else None

@@ -422,7 +422,7 @@ class Capture:
             stream.glimpse, stream.weighed = (self.params.grad_norm(stepped), 0), True
         self.optimizers.watched.clear()
         self.params.begin_step()
-        return Seen(self.hooks.table.take(), stepped, self.layouts.now())
+        return Seen(self.hooks.table.take(), stepped, self.layouts.now(), self.light.sizes.of(self.steps))
 
     def _get_ready(self, *, again: bool = True, at_once: bool = False) -> None:
         """Decide the mode of the next step, and deliver those that are over if it is time: all of them ``at_once``, or
@@ -433,9 +433,9 @@ class Capture:
         self.optimizers.norms_every = governor.norms_every(self.optimizers.reading_s)
         stream = self._open[0] if self._open else None
         read = self.stretches.full(self.steps + again, plain=not (self._together or self._closures))
-        self._prepare(full=read, next_step=again)
-        if self.switch.sighted and stream is not None and not self.switch.in_full_step():
-            self.light.start(stream, self.pace.last)
+        turned = self._prepare(full=read, next_step=again)
+        if not self.switch.in_full_step() and (turned or (self.switch.sighted and stream is not None)):
+            self.light.start(stream or self.optimizers.streams[0], self.pace.last)
             self.light.expect(self.stretches.until)
         if self.pace.deliver:
             self.pace.deliver = False
@@ -464,18 +464,18 @@ class Capture:
         except Exception:  # noqa: BLE001 (the writer's thread has steps to write)
             self.tally.caught("handing on steps that have waited")
 
-    def _prepare(self, *, full: bool = True, next_step: bool = False) -> None:
-        """Clear the step's readings, and get ready for the next."""
+    def _prepare(self, *, full: bool = True, next_step: bool = False) -> bool:
+        """Clear the step's readings, and get ready for the next. Return True if native code is to read others."""
         self.hooks.step += next_step
         for stream in self._open:
             self.optimizers.begin_stream(stream, self.steps)
         self._open.clear()
         self.losses.begin_step()
         self.models.forget_glimpse()
-        if full != self.switch.in_full_step():
-            self.stretches.wake() if full else self.stretches.doze()
         if not full:
-            return
+            return self.stretches.go_light()
+        if not self.switch.in_full_step():
+            self.stretches.wake()
         self.scene.facts.clear()
         self.scene.scalars.clear()
         self.optimizers.watched.clear()
@@ -485,6 +485,7 @@ class Capture:
         self.hooks.begin_step(self.steps)
         self.stretches.listen()
         self.stretches.read(on=self.learning.reading(self.steps))
+        return False
 
     # -- what is where ------------------------------------------------------------------------------------------
 

@@ -45,6 +45,7 @@ def coverage(
         "graded": models.graded,
         "reached": models.committed,
         "transformed": models.transformed,
+        "kept_batches": dict(scene.kept),
     }
 
 

@@ -38,9 +38,10 @@ def clocked(program: Program) -> int:
 
 def lines(cost: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Say what watching cost, a name and its value at a time. ``cost`` is ``coverage["cost"]`` of a diagnosis."""
-    full, light = cost["full_steps"], cost["light_steps"]
+    full, sighted, light = cost["full_steps"], cost["sighted_steps"], cost["light_steps"]
     steps = full + light
-    yield "steps", f"{steps:,}: {full:,} read in full, {light:,} light"
+    layers = f"the layers of {sighted:,} more, " if sighted else ""
+    yield "steps", f"{steps:,}: {full - sighted:,} read in full, {layers}{light:,} light"
     yield "training by itself", _each(cost["training_s"], steps)
     yield "watching it", _each(cost["own_s"], steps)
     for name, seconds in sorted(cost["parts_s"].items(), key=lambda part: -part[1]):

@@ -40,6 +40,7 @@ from neuraldbg.explain.missing_evidence import OF_THE_PROGRAM, AskedCase
 from neuraldbg.explain.names import Meaning, meaning
 from neuraldbg.explain.verdict import causal_chain, ranking, verdict
 from neuraldbg.explain.verdict.dating import dated
+from neuraldbg.explain.verdict.kept_batch import kept_batch
 from neuraldbg.explain.verdict.layer_words import LayerWords
 from neuraldbg.explain.verdict.source_lines import places
 from neuraldbg.explain.verdict.unknown import unknown
@@ -161,6 +162,8 @@ def _placed(case: Case, hypothesis: Hypothesis) -> Hypothesis:
     remedy = hypothesis.remedy if case.by_hand else in_user_names(case, hypothesis.remedy)
     if case.by_hand:  # the code is torch's, and the program's framework is not known
         remedy = replace(remedy, code="", edits=())
+    if remedy.text and (kept := kept_batch(case, hypothesis.step)):
+        remedy = replace(remedy, text=f"{remedy.text.rstrip(' .')}. {kept}")
     return replace(hypothesis, places=places(case, cause(hypothesis.cause), hypothesis), remedy=remedy)
 
 

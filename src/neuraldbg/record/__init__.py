@@ -64,6 +64,7 @@ of its lowest rank; ``explain`` and ``report`` name the other runs in it.
 - ``crash_dump.py``: a crash dump read as a record
 - ``run_names.py``: names of run files, and the run file of a path
 - ``ring.py``: the flight recorder in memory
+- ``kept_batches.py``: the batches of unusual steps, as files beside the run file
 - ``signal_masks.py``: a signal that is blocked during our writes
 - ``spare.py``: descriptors that are kept for the end of a session
 
@@ -73,6 +74,7 @@ and times.
 
 from neuraldbg.record.budget import file_bound, ring_bytes
 from neuraldbg.record.crash_dump import is_dump, read_dump
+from neuraldbg.record.kept_batches import KeptBatches
 from neuraldbg.record.reader import read_run
 from neuraldbg.record.recorder import Recorder
 from neuraldbg.record.ring import RingBuffer
@@ -81,6 +83,7 @@ from neuraldbg.record.session_file import read_session
 from neuraldbg.record.spare import Spare
 
 __all__ = [
+    "KeptBatches",
     "Recorder",
     "RingBuffer",
     "RunName",

@@ -45,9 +45,9 @@ class RunName:
         """True for rank 0 of the first run of its folder."""
         return self == RunName()
 
-    def beside(self, stem: str) -> str:
-        """Return the name of a JSON file that belongs to the run file: ``diagnosis.json``, ``diagnosis-rank1.json``."""
-        return f"{stem}{f'-rank{self.rank}' if self.rank else ''}{self._number}.json"
+    def beside(self, stem: str, end: str = "json") -> str:
+        """Return the name of a file that belongs to the run file: ``diagnosis.json``, ``diagnosis-rank1.json``."""
+        return f"{stem}{f'-rank{self.rank}' if self.rank else ''}{self._number}.{end}"
 
     @property
     def _number(self) -> str:

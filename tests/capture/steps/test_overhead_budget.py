@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from neuraldbg.capture.steps.overhead_budget import ALARM, AT_ONCE, BURST, PACED, SHORT, Governor
+from neuraldbg.capture.steps.overhead_budget import ALARM, AT_ONCE, BURST, PACED, SHORT, STRETCH, Governor
 
 LIGHT, FULL = 10e-6, 500e-6
 """What a light and a full step cost here, in seconds."""
@@ -185,3 +185,100 @@ def test_gradients_are_due_at_some_light_step_whatever_the_rest_costs() -> None:
         governor.book(2.0, 1.0, full=False)
     assert governor.norms_every(0.0) == 1
     assert governor.norms_every(0.5) > 1
+
+
+# ---------------------------------------------------------------- the layers of light steps
+
+SIGHTED = 100e-6
+"""What a step takes here whose layers are read without facts, in seconds."""
+
+
+def sail(governor: Governor, steps: int, training: float, *, full: float = FULL, light: float = LIGHT) -> list[str]:
+    """Run steps whose layers could be read without facts, each as the governor decides: F, S or l."""
+    read, sees, until = [], False, 0
+    for step in range(steps):
+        governor.sights = governor.past(step)
+        if governor.decide():
+            governor.book(training + full, full, full=True)
+            read.append("F")
+            sees, until = False, 0
+            continue
+        many = max(governor.stretch(), until - step)
+        sees, until = many > 0, step + many if many > 0 else 0
+        own = SIGHTED if sees else light
+        governor.book(training + own, own, full=sees, sighted=sees)
+        read.append("S" if sees else "l")
+    return read
+
+
+@pytest.mark.parametrize("training", [5e-3, 20e-3, 200e-3])
+def test_the_budget_is_kept_with_layers_and_used_for_them(training: float) -> None:
+    governor = Governor(0.01, allowance=0.0)
+    full = FULL if training < 100e-3 else 20 * FULL
+    read = sail(governor, 20_000, training, full=full)
+    assert spent(governor) <= 0.0102
+    assert governor.sighted_steps == read.count("S")
+    assert governor.on_full_s == pytest.approx(full * read.count("F"))
+    assert governor.on_sighted_s == pytest.approx(SIGHTED * read.count("S"))
+    pays_for = (0.01 * training - LIGHT) * 3 / 4 / (SIGHTED - LIGHT)
+    assert read.count("S") / len(read) >= 0.7 * min(1.0, pays_for)
+    if training == 200e-3:
+        assert "l" not in read[100:], "each step of a model that takes long is read"
+
+
+def test_full_steps_go_on_at_a_quarter_of_the_budget_and_all_have_facts() -> None:
+    governor = Governor(0.01, allowance=0.0)
+    read = sail(governor, 20_000, 5e-3)
+    assert governor.on_full_s / governor.training == pytest.approx((0.01 - LIGHT / 5e-3) / PACED, rel=0.3)
+    before, governor.paced = read.count("F"), False
+    for _ in range(3000):
+        governor.sights = True
+        if governor.decide():
+            assert governor.paced, "each burst begins with facts"
+            break
+        governor.book(5e-3, LIGHT, full=False)
+    else:
+        pytest.fail(f"no burst after {before} full steps")
+
+
+def test_layers_are_read_though_facts_have_overdrawn_the_account_or_light_steps_alone_do() -> None:
+    governor = Governor(0.01, allowance=0.0)
+    for _ in range(3):
+        governor.book(5e-3 + 0.3, 0.3, full=True)  # facts that took long
+    read = sail(governor, 4000, 5e-3)
+    assert "F" not in read, "the debt is not paid yet"
+    assert read.count("S") / len(read) == pytest.approx(0.01 * 5e-3 / 4 / (SIGHTED - LIGHT), rel=0.3)
+    gaps = run_lengths([one == "S" for one in read], of=False)[8:-1]
+    assert max(gaps) <= 1.3 * min(gaps), "at an even pace"
+    poor = Governor(0.01, allowance=0.0)
+    read = sail(poor, 4000, 1e-3, light=30e-6)
+    assert read[500:].count("S") >= 60
+
+
+def test_while_the_allowance_lasts_full_steps_get_half_of_it_and_the_layers_of_others_are_read() -> None:
+    governor = Governor(0.01, allowance=2.0)
+    read = sail(governor, 3000, 2e-3, full=2e-3)
+    assert governor.own <= 2.0 + 0.0102 * governor.training
+    later = read[1300:]
+    assert later.count("l") < 0.05 * len(later)
+    assert governor.on_full_s <= max(2.0 * AT_ONCE, SHORT / 2 * governor.training) + BURST * 2e-3
+    assert set(read[:50]) == {"F"}, "the first steps are for facts"
+
+
+def test_a_stretch_of_layers_is_that_of_the_budget() -> None:
+    governor = Governor(None, allowance=0.0)
+    assert governor.stretch() > STRETCH
+    bare = Governor(0.01, allowance=0.0)
+    ride(bare, 100, 2e-3)
+    assert bare.stretch() == 0, "where native code cannot read them"
+
+
+def test_what_handing_on_takes_is_a_part_of_the_price() -> None:
+    counts = []
+    for handing in (0.0, 2 * SIGHTED):
+        governor = Governor(0.01, allowance=0.0)
+        governor.handing_s = handing
+        for _ in range(3):
+            governor.book(5e-3 + 0.3, 0.3, full=True)
+        counts.append(sail(governor, 4000, 5e-3).count("S"))
+    assert counts[0] > 2 * counts[1] > 0

@@ -176,17 +176,23 @@ def loss_birth(root: Node, rows: int) -> dict[str, Any] | None:
 
 def bad_target(root: Node, rows: int) -> dict[str, Any] | None:
     """Return the sample whose target is not finite, for losses of torch, whose target autograd saves."""
+    for value in targets(root):
+        if _floating(value) and not bool(value.isfinite().all()):
+            return {"phase": "target", "op": "", "where": None, "layer": "", **_sample(value, rows)}
+    return None
+
+
+def targets(root: Node) -> Iterator[Tensor]:
+    """Yield the targets that the losses of torch near the end of a graph have saved."""
     queue, seen = [root], {root}
     while queue and len(seen) < _NODES // 10:
         node = queue.pop(0)
-        value = _saved(node, "target")
-        if value is not None and not bool(value.isfinite().all()):
-            return {"phase": "target", "op": "", "where": None, "layer": "", **_sample(value, rows)}
+        if (value := saved(node, "target")) is not None:
+            yield value.detach()
         for parent, _ in parents(node):
             if parent not in seen:
                 seen.add(parent)
                 queue.append(parent)
-    return None
 
 
 def bad_input(inputs: Iterable[Tensor], rows: int) -> dict[str, Any] | None:

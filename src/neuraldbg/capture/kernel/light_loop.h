@@ -190,6 +190,7 @@ static PyObject *light_ends(PyObject *object, PyObject *const *args, Py_ssize_t 
     line[BACKWARDS] = (double)self->losses, line[LOSS] = self->losses ? self->sum / (double)self->losses : 0.0;
     line[OUTSIDE] = self->outside.change;
     line[MISSING] = self->weighed ? (double)self->missing : -1.0;
+    line[APART] = self->apart;
     line[CHANGED] = self->outside.which[0], line[CHANGED_TOO] = self->outside.which[1];
     memset(&self->outside, 0, sizeof self->outside);
     self->losses = 0, self->sum = 0.0;
@@ -268,7 +269,7 @@ static PyObject *light_see(PyObject *object, PyObject *args) {
     Py_XDECREF(old);
     sites->rows = (double *)(intptr_t)rows, sites->blank = (double *)(intptr_t)blank;
     sites->copies = (double *)(intptr_t)copies, sites->count = count;
-    sites->room = room;
+    sites->room = room, sites->left = 0;
     for (int i = 0; i < 2; i++) {
         sites->before[i] = (const Entry *)(intptr_t)before[i];
         sites->after[i] = (const Entry *)(intptr_t)after[i];

@@ -5,13 +5,14 @@
    address. */
 
 /* Columns of a line, the same as in steps/native_light_steps.py. */
-enum { AT_S, OWN_S, RATE, NORM, WEIGHED, BACKWARDS, LOSS, OUTSIDE, CHANGED, CHANGED_TOO, MISSING, LINE };
+enum { AT_S, OWN_S, RATE, NORM, WEIGHED, BACKWARDS, LOSS, OUTSIDE, CHANGED, CHANGED_TOO, MISSING, APART, LINE };
 /* Numbers shared with Python while steps are taken, the same as in steps/native_light_steps.py. */
 enum { USUAL_LOSS, USUAL_NORM, EVERY, READING_S, MEAN, SPREAD, SEEN, EXPECTED_S, MOST, SHARED };
 
 #define LONGEST_S 0.25 /* seconds that a line may wait: the same as in steps/step_accounting.py */
 #define SOON 8         /* lines after which a change of pace is reported */
 #define JUMP 4.0       /* factor that is a change of pace */
+#define SMALL 4096     /* elements of a weight that is compared whole: the same as in parameters/parameters.py */
 #define FAR 8.0        /* the same as _FAR of parameters/usual_norm.py */
 #define KNOWN 16.0
 
@@ -28,7 +29,7 @@ typedef struct {
     int64_t count, room; /* copies that there is room for */
     const Entry *before[2], *after[2];
     PyObject *weights;
-    int turn, lent;
+    int turn, lent, left; /* `left`: the weights after the last step are kept */
 } Sites;
 
 typedef struct {
@@ -54,6 +55,7 @@ typedef struct {
     PyObject *seen; /* the newest call with gradients */
     int64_t n, losses, missing; /* `missing`: tensors without a gradient, of those that are read */
     double sum, own, lr, norm, last;
+    double apart; /* change of a small weight since the last step, relative to its size; 0 if it is not known */
     Outside outside;
     int weighed, odd;
 } Light;
@@ -166,9 +168,12 @@ static int read_plan(const Sites *sites, const Entry *plan, int subtract) {
 static int read_weights(Light *self) {
     Sites *sites = &self->sites;
     int turn = 1 - sites->turn;
+    self->apart = 0.0;
     if (!sites->count) return 1;
     if (!read_plan(sites, sites->before[turn], 0)) return 0;
-    sites->turn = turn;
+    if (sites->left && sites->weights)
+        self->apart = largest_change(sites->before[turn], sites->before[1 - turn], PyTuple_Size(sites->weights), SMALL);
+    sites->turn = turn, sites->left = 0;
     return self->entered;
 }
 
@@ -177,11 +182,12 @@ static int read_weights(Light *self) {
 static int take_rows(Light *self) {
     Sites *sites = &self->sites;
     if (!sites->count) return 1;
-    read_plan(sites, sites->after[sites->turn], 1);
+    int left = read_plan(sites, sites->after[sites->turn], 1);
     if (!forgive() || !self->entered || !sites->count || self->n >= sites->room) return 0;
     size_t size = (size_t)(sites->count * WIDTH);
     memcpy(sites->copies + (size_t)self->n * size, sites->rows, size * sizeof *sites->rows);
     memcpy(sites->rows, sites->blank, size * sizeof *sites->rows);
+    sites->left = left;
     return 1;
 }
 

@@ -334,6 +334,20 @@ static double distance(const char *before, const char *now, int64_t dtype, int64
     return sqrt(apart / norm);
 }
 
+/* Returns the largest change between what two plans over the same n tensors have kept: see `changed`. */
+static double largest_change(const Entry *now, const Entry *before, int64_t n, int64_t most) {
+    double largest = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        const Entry *e = now + i;
+        if (e->numel > most || e->numel <= 0 || (e->cap > 0 && e->cap < e->numel)) continue;
+        const char *a = (const char *)(intptr_t)before[i].kept, *b = (const char *)(intptr_t)e->kept;
+        if (!memcmp(a, b, (size_t)(e->numel * (e->dtype == FLOAT64 ? 8 : 4)))) continue;
+        double apart = distance(a, b, e->dtype, e->numel);
+        if (apart > largest) largest = apart;
+    }
+    return largest;
+}
+
 PyDoc_STRVAR(changed_doc, "changed(now, before, n, most)\n--\n\n"
 "Return the largest change, relative to its size, between what two plans over the same n tensors have kept: of the\n"
 "tensors of up to `most` elements, and 0 for none or where one is not finite.");
@@ -344,16 +358,7 @@ static PyObject *changed(PyObject *self, PyObject *const *args, Py_ssize_t nargs
     const Entry *now = (const Entry *)AT(args[0]), *before = (const Entry *)AT(args[1]);
     int64_t n = whole(args[2]), most = whole(args[3]);
     if (PyErr_Occurred()) return NULL;
-    double largest = 0.0;
-    for (int64_t i = 0; i < n; i++) {
-        const Entry *e = now + i;
-        if (e->numel > most || e->numel <= 0 || (e->cap > 0 && e->cap < e->numel)) continue;
-        const char *a = (const char *)(intptr_t)before[i].kept, *b = (const char *)(intptr_t)e->kept;
-        if (!memcmp(a, b, (size_t)(e->numel * (e->dtype == FLOAT64 ? 8 : 4)))) continue;
-        double apart = distance(a, b, e->dtype, e->numel);
-        if (apart > largest) largest = apart;
-    }
-    return PyFloat_FromDouble(largest);
+    return PyFloat_FromDouble(largest_change(now, before, n, most));
 }
 
 PyDoc_STRVAR(highest_doc, "highest(address, outer, units, inner, step, out)\n--\n\n"

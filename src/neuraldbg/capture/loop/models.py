@@ -281,7 +281,7 @@ class Models:
         self.hooks.passes += first
         self.hooks.active = torch.is_grad_enabled() and not self._evaluating(model, module)
         if first and self.hooks.active:
-            self._read_inputs(model, args, kwargs)
+            self.light.sizes.add(self.hooks.step + self.light.waiting, self._read_inputs(model, args, kwargs))
 
     @staticmethod
     def _evaluating(model: Model, module: nn.Module) -> bool:

@@ -11,9 +11,32 @@ if TYPE_CHECKING:
     from torch import nn
 
 
+_SIZES = 1024
+"""Steps whose batch sizes are remembered: more than may wait to be processed."""
+
+
+class BatchSizes:
+    """The batch sizes of the newest light steps whose inputs were read: samples over all passes of a step."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, int] = {}
+
+    def add(self, step: int, samples: int) -> None:
+        """Add the samples of one pass."""
+        self._known[step] = self._known.get(step, 0) + samples
+        if len(self._known) > 2 * _SIZES:
+            self._known = {step: size for step, size in self._known.items() if step > max(self._known) - _SIZES}
+
+    def of(self, step: int) -> int | None:
+        """Return the number of samples of a step, None if it is not known."""
+        return self._known.get(step)
+
+
 class NativeSteps(Protocol):
     """Takes usual light steps in native code; see ``steps/native_light_steps.py``."""
 
+    sizes: BatchSizes
+    """The batch sizes of light steps whose inputs are read."""
     counting: AbstractContextManager[Any]
     """Held while finished steps, and the current one, move from native code to Python's hooks, and by those who look up
     the current step meanwhile. No function of the program's is called under it."""

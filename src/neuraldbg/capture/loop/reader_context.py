@@ -8,7 +8,9 @@ from neuraldbg.nouns import Fact
 from neuraldbg.nouns.fact import IDENTITY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+    import numpy.typing as npt
 
     from neuraldbg.capture.guest.guard import Switch, Tally
     from neuraldbg.capture.layers.hook_manager import HookManager
@@ -52,6 +54,12 @@ class Scene:
         """True if the program updates weights without an optimizer of torch."""
         self.join: Callable[[Any], None] = lambda reader: None
         """Adds a reader while the session runs, as a part of the profile does; given by ``Readers``."""
+        self.keep: Callable[[int, Mapping[str, npt.NDArray[Any]]], str] = lambda step, arrays: ""
+        """Keeps the batch of a step, arrays by name. Returns the name of its file, "" if it is not kept."""
+        self.room: Callable[[], int] = int
+        """Returns the number of bytes that are left for batches."""
+        self.kept: dict[str, str] = {}
+        """The batches that were kept: names of their files by step, in decimal digits."""
         self.idle = False
         """True if an optimizer with the watched tensors was cleared, or found, before it ever stepped."""
 

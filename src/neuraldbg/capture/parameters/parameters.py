@@ -324,7 +324,7 @@ class Params:
         """Return the plans for the parameters of an optimizer if native code reads all of them, else None."""
         watched = self.owned(tensors)
         stepped = self._stepped(watched) if watched else None
-        return stepped if stepped is not None and stepped.plain else None
+        return stepped if stepped is not None and stepped.all_here else None
 
     def read_gradients(self, watched: list[Watched], scale: Tensor | float = 1.0, *, again: bool = False) -> None:
         """Read the gradients alone, whole: no NaN is missed between blocks, and the norm is exact."""

@@ -72,7 +72,14 @@ class Stepped:
     @property
     def plain(self) -> bool:
         """True if the plans for CPU memory read all parameters, and no further work is needed."""
-        return not (self.others or self.devices or self.lookups or self._without) and self._all_had
+        return self.all_here and not self.lookups
+
+    @property
+    def all_here(self) -> bool:
+        """True if the plans for CPU memory read all parameters, but for what a step changes in large embeddings: a
+        sample at fixed places says nothing of those.
+        """
+        return not (self.others or self.devices or self._without) and self._all_had
 
     def forget(self) -> None:
         """Drop the kept samples of the weights: they do not belong to the next step."""

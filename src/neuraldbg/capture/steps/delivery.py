@@ -15,6 +15,7 @@ import numpy as np
 
 from neuraldbg.capture.guest.tensor_kinds import heard
 from neuraldbg.capture.parameters.update_ratio import update_ratios
+from neuraldbg.clocks import perf_counter
 from neuraldbg.errors import TrainingHalted
 from neuraldbg.nouns import STATS, Step
 from neuraldbg.raised import passes
@@ -41,6 +42,8 @@ MOST_LATE = 64
 """Steps with pending device values; beyond that the oldest is waited for."""
 _AT_ONCE = 32_768
 """Rows of all steps together that are processed at once: a few megabytes."""
+_MEMORY = 0.1
+"""Weight of the newest steps in the mean time of handing one on."""
 _NOTHING = np.zeros((0, len(STATS)))
 """The table of a light step, no rows."""
 
@@ -87,6 +90,8 @@ class Delivery:
         self.expect: Callable[[Sequence[Step], Layout, npt.NDArray[np.float64]], None] | None = None
         """Called with full steps of one layout before they are delivered one by one, and their tables, shape (steps,
         sites, len(STATS)), which must not be kept beyond the last of them. None if not needed."""
+        self.handing_s = 0.0
+        """Seconds in which the tables of one step are derived and handed on, a running mean."""
         self._handing_on = False
         self._backlog: list[Closed] = []
         self._whole = 0
@@ -153,10 +158,14 @@ class Delivery:
             begun = 0
             try:
                 for alike in _alike(backlog):
+                    began = perf_counter()
                     steps = self._steps(alike, expected=not inner)
                     for closed, step in zip(alike, steps, strict=True):
                         begun += 1
                         self._hand_on(step, closed.layout)
+                    if alike[0].taken is not None:
+                        took = (perf_counter() - began) / len(alike)
+                        self.handing_s += _MEMORY * (min(took, 4 * self.handing_s or took) - self.handing_s)
             except BaseException as error:
                 if passes(error):
                     self._take_back(backlog[begun:])

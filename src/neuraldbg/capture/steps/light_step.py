@@ -29,6 +29,8 @@ class Seen(NamedTuple):
     taken: Raw
     stepped: tuple[Watched, ...]
     layout: Layout
+    size: int | None
+    """The batch size, None if it is not known."""
 
 
 class Glimpse(NamedTuple):
@@ -51,7 +53,7 @@ class Glimpse(NamedTuple):
     """Loss, norm and overflow that are still on a device, None if none is."""
     seen: Seen | None = None
     further: dict[str, float] = {}  # noqa: RUF012 (never changed)
-    """The scalars ``overflowed`` and ``outside``, where they are not 0."""
+    """The scalars ``overflowed`` and ``outside``, where they are not 0, and ``batch_size``, where it is known."""
 
     def scalars(self) -> dict[str, float]:
         """Return the scalars of the step."""
@@ -86,10 +88,12 @@ class Line(NamedTuple):
 
 def line_of(line: list[float], own: float, step: int, stream: int, began: float, seen: Seen | None) -> Line:
     """Return what native code wrote of one light step; ``began`` is the time from which it counts, in seconds."""
-    at, _, rate, norm, weighed, backwards, loss, outside, *_ = line
+    at, _, rate, norm, weighed, backwards, loss, outside, *_, apart = line
     told: dict[str, float] = {"backwards": int(backwards)}
-    if outside:
-        told["outside"] = outside
+    if outside or (seen is not None and apart):
+        told["outside"] = max(outside, apart)
+    if seen is not None and seen.size is not None:
+        told["batch_size"] = seen.size
     if backwards:
         told["loss"], told["loss_nonfinite"] = loss, 0
     if rate == rate:  # noqa: PLR0124 (NaN for none)
@@ -117,6 +121,8 @@ def glimpse_of(
     late, (further, late_overflows) = None, overflows(streams)
     if stream is not None and stream.outside is not None:
         further["outside"] = stream.outside.change
+    if seen is not None and seen.size is not None:
+        further["batch_size"] = seen.size
     if late_norm is not None or late_overflows or awaits(losses):
         awaited = late_norm, loss_of(losses, closure=closure)[1], *late_overflows
         late = sent([each for each in awaited if each is not None])

@@ -16,7 +16,10 @@ import numpy as np
 import torch
 
 from neuraldbg.capture.guest.native import native
+from neuraldbg.capture.loop.native_steps import BatchSizes
 from neuraldbg.capture.loop.optimizer_stream import Begun
+from neuraldbg.capture.parameters.read_plan import row_of
+from neuraldbg.capture.statistics import operation
 from neuraldbg.capture.statistics.raw_rows import Raw
 from neuraldbg.capture.steps.light_step import Seen, line_of
 from neuraldbg.clocks import perf_counter
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
     from neuraldbg.capture.steps.step_accounting import Pace
     from neuraldbg.nouns import Layout
 
-AT_S, OWN_S, RATE, NORM, WEIGHED, BACKWARDS, LOSS, OUTSIDE, CHANGED, CHANGED_TOO, MISSING, LINE = range(12)
+AT_S, OWN_S, RATE, NORM, WEIGHED, BACKWARDS, LOSS, OUTSIDE, CHANGED, CHANGED_TOO, MISSING, APART, LINE = range(13)
 """Columns of a line, float64, and their number; the same as in ``kernel/light_loop.h``."""
 USUAL_LOSS, USUAL_NORM, EVERY, READING_S, MEAN, SPREAD, SEEN, EXPECTED_S, MOST, SHARED = range(10)
 """Indices of the float64 numbers shared with native code while steps are taken."""
@@ -81,6 +84,7 @@ class Light:
         self._stream: Stream | None = None
         self._stepped: Stepped | None = None
         """Plans by which native code reads the parameters, None if it reads no sites."""
+        self.sizes = BatchSizes()
         self._reopen = reopen
         """Called with an optimizer whose step is running when Python's hooks take over."""
         self._room, self._blank = LINES, self._hooks.table.blank()
@@ -176,8 +180,8 @@ class Light:
             self._seen = tuple(stepped.watched), self._layouts.now()
 
     def plans(self, stream: Stream) -> Stepped | None:
-        """Return the plans for an optimizer's parameters if native code can read all sites of the next
-        steps, or None.
+        """Return the plans for an optimizer's parameters if native code can read the sites of the next steps, but for
+        the updates of large embeddings, or None.
         """
         table = self._hooks.table
         if self._native is None or self._hooks.settings.every != 1 or not table.here or table.binning.on:
@@ -278,7 +282,7 @@ class Light:
         own = self._hooks.tally.seconds + np.cumsum(lines[:, OWN_S])
         every, began = zip(lines.tolist(), own.tolist(), strict=True), self.pace.clock(0.0)
         self.pace.waiting[waited:] = [
-            line_of(line, spent, step, stream.index, began, self._sites_of(rows, step - first))
+            line_of(line, spent, step, stream.index, began, self._sites_of(rows, step, first))
             for step, (line, spent) in enumerate(every, first)
         ]
         # All but the time are assignments, not additions, so that a second call repeats them.
@@ -310,10 +314,13 @@ class Light:
                 stream.turned = since, until
         stream.missing = known[-1] if known else None
 
-    def _sites_of(self, rows: npt.NDArray[np.float64] | None, number: int) -> Seen | None:
+    def _sites_of(self, rows: npt.NDArray[np.float64] | None, step: int, first: int) -> Seen | None:
         if rows is None or self._seen is None:
             return None
-        return Seen(Raw(rows[number], None), *self._seen)
+        number = step - first
+        if self._stepped is not None and self._stepped.lookups:  # a sample at fixed places says nothing of them
+            rows[number, [row_of(w.update) for w in self._stepped.lookups]] = operation.BLANK
+        return Seen(Raw(rows[number], None), *self._seen, self.sizes.of(step))
 
     def _spend(self, seconds: float) -> None:
         tally = self._hooks.tally

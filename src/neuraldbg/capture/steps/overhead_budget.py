@@ -5,6 +5,10 @@ time that watching took is drawn. While there is credit, steps are read in full;
 gradient norm and learning rate are read, until a burst of full steps can be paid for again. Full steps come in bursts,
 since some questions are about two steps in a row.
 
+Where native code can read the layers of light steps, it does so as often as the account pays for it: in every step of a
+model that takes long for each of its layers, else in bursts at an even pace. A quarter of the budget is then kept for
+full steps, which have facts about the program, and a quarter for layers, whatever light steps and facts take.
+
 A session begins with an allowance, so that short runs and the beginnings of long ones are read in full. A quarter of it
 may be spent at once; the rest only as long as watching takes no more than a quarter of the training's time. An unusual
 number (a NaN, a loss or a gradient norm far from the usual, a loss that has left its level) buys a burst on credit,
@@ -29,6 +33,11 @@ AT_ONCE = 1 / 4
 """Part of the allowance that may be spent whatever the training takes: a few dozen steps of a small model are over
 before a quarter of their time would pay for what the first of them are asked. With an eighth, two of 25 faults of the
 corpus were missed that are found with a quarter."""
+_FOR_LAYERS = 1 / 4
+"""Part of the budget that layers get at least, where those of light steps can be read."""
+_SHORT_FOR_LAYERS = SHORT / 8
+"""Share of a short run's training that layers get at least, when the first steps have spent what may be spent at once:
+else nothing of the next thousands of a small model would be seen."""
 _PACE = 3.0
 """Bursts whose cost may accumulate in the account: reading is spread evenly over the run."""
 _MEMORY = 0.2
@@ -36,9 +45,12 @@ _MEMORY = 0.2
 _LONGEST = 4096
 """Light steps in a row at most, whatever the account says: a change must be seen at some time."""
 LEARNT = 256
-"""First steps, all with facts, if there is no budget."""
+"""First steps: all have facts if there is no budget, and the allowance is for full ones."""
 PACED = 4
-"""Bursts from one that begins with facts to the next: what a program sets and gives is read at an even pace, too."""
+"""Bursts from one that begins with facts to the next: what a program sets and gives is read at an even pace, too. Where
+the layers of light steps are read, full bursts all have facts, and get this part of the budget."""
+STRETCH = 64
+"""Light steps whose layers are read, at most, until the account is asked again."""
 FACTS, OF = 8, 64
 """Later facts are read in the first 8 of every 64 steps."""
 _RAREST = 8
@@ -52,13 +64,28 @@ class Governor:
         self.overhead = overhead
         self.own = self.training = 0.0
         """Seconds of the run so far that watching took, and that the training took."""
-        self.full_steps = self.light_steps = 0
+        self.full_steps = self.sighted_steps = self.light_steps = 0
+        """Steps so far whose layers were read (``full_steps``), those of them without facts (``sighted_steps``), and
+        steps whose layers were not read."""
+        self.sights = False
+        """True if the layers of light steps can be read: said before each decision. Not in the first steps, while the
+        allowance lasts: those are for facts."""
+        self.handing_s = 0.0
+        """Seconds that the tables of one step take when they are handed on to the detectors."""
         self._credit = allowance
         self._at_once = AT_ONCE * allowance
         self._allowed = True
         """True until the allowance is spent."""
         self._price = 0.0
         """Expected cost of a full step beyond its share, in seconds."""
+        self._kept = 0.0
+        """Seconds of the credit that are kept for full steps while the layers of light ones can be read."""
+        self._sight = 0.0
+        """Expected time of a step whose layers are read without facts, in seconds; 0 while there was none."""
+        self.on_full_s = self.on_sighted_s = 0.0
+        """Seconds that watching took in full steps with facts, and in those without."""
+        self._for_layers = 0.0
+        """Seconds that are left for layers, though the account may be overdrawn by facts or by light steps alone."""
         self._share = self._other = 0.0
         """Running means over light steps: their share, and the time spent beside reading gradients, in seconds."""
         self._left = 0
@@ -83,6 +110,10 @@ class Governor:
         steps = self.full_steps + self.light_steps
         return (self.overhead or 1.0) * self.training / steps / 3 if steps else 0.0
 
+    def past(self, step: int) -> bool:
+        """Return True if a step is none of the first, which are for facts as far as the allowance goes at once."""
+        return step >= LEARNT or not self._allowed or self._room() <= 0
+
     def norms_every(self, reading: float) -> int:
         """Return the number of light steps from one reading of all gradients to the next: one, unless steps are so
         short that the readings, of ``reading`` seconds each, would take more than the rest of their share.
@@ -96,28 +127,43 @@ class Governor:
         loss, norm = self._usual
         return loss.bound, norm.bound
 
-    def book(self, duration: float, own: float, *, full: bool, reading: float = 0.0) -> None:
+    def book(self, duration: float, own: float, *, full: bool, sighted: bool = False, reading: float = 0.0) -> None:
         """Book a step of ``duration`` seconds, ``own`` of them ours: pay in its share, and draw the time that watching
-        took. ``reading`` are the seconds spent on the gradients of a light step.
+        took. Its layers were read if ``full``, without facts if ``sighted``. ``reading`` are the seconds spent on the
+        gradients of a light step.
         """
         training = max(duration - own, 0.0)
         self.own += own
         self.training += training
         self.full_steps += full
+        self.sighted_steps += sighted
         self.light_steps += not full
+        self.on_sighted_s += own if sighted else 0.0
+        self.on_full_s += own if full and not sighted else 0.0
         if self.overhead is None:
             return
         share = self.overhead * training
         self._credit += share - own
-        if full:
+        self._kept += max(share - self._other, 0.0) / PACED
+        self._for_layers += training * _SHORT_FOR_LAYERS if self._allowed else share * _FOR_LAYERS
+        if full and not sighted:
             self._since = 0
             cost = max(own - share, 0.0)
+            self._kept -= cost
             # A single expensive step (facts are read at powers of two) says little about the next burst.
             self._price += _MEMORY * (min(cost, 4 * self._price or cost) - self._price)
+            return
+        self._since += 1
+        self._share += _MEMORY / 4 * (min(share, 4 * self._share or share) - self._share)
+        if sighted:
+            self._book_layers(own)
         else:
-            self._since += 1
-            self._share += _MEMORY / 4 * (min(share, 4 * self._share or share) - self._share)
             self._other += _MEMORY / 4 * (max(own - reading, 0.0) - self._other)
+
+    def _book_layers(self, own: float) -> None:
+        took = min(own, 4 * self._sight or own)  # steps before it may have been handed on within it
+        self._sight += _MEMORY / 4 * (took - self._sight)
+        self._for_layers -= max(took - self._other, 0.0) + self.handing_s
 
     def decide(self) -> bool:
         """Return True to read the next step in full."""
@@ -126,14 +172,15 @@ class Governor:
         burst = BURST * self._price
         self._allowed = self._allowed and self._credit > 0
         if self._allowed:
-            room = self._room()
+            room = min(self._room(), self._room_for_full()) if self.sights else self._room()
             if room > 0 and self._since == 0:
                 self._left = max(self._left, 1)
             elif room > burst and self._left == 0:
                 self._begin_burst()
         else:
             self._credit = min(self._credit, _PACE * burst)
-            if self._left == 0 and (self._credit >= burst or self._since >= _LONGEST):
+            self._kept = min(max(self._kept, -burst), self._credit) if self.sights else self._credit
+            if self._left == 0 and (self._kept >= burst or self._since >= _LONGEST):
                 self._begin_burst()
         if self._left > 0:
             self._left -= 1
@@ -144,7 +191,29 @@ class Governor:
         self._left = BURST
         if self._since:  # after light steps
             self._bursts += 1
-            self.paced |= self._bursts % PACED == 0
+            self.paced |= self.sights or self._bursts % PACED == 0
+
+    def stretch(self) -> int:
+        """Return the number of light steps from the next on whose layers are read; 0 if the account does not pay for a
+        few of them.
+        """
+        if self.overhead is None:
+            return _LONGEST
+        if not self.sights:
+            return 0
+        each = self._sight + self.handing_s
+        price, burst = each - self._share, BURST * each
+        self._for_layers = min(max(self._for_layers, -burst), _PACE * burst)
+        if self._allowed and (room := self._room()) > burst:
+            return min(int(room / each), STRETCH) if self._sight else BURST
+        surplus = self._credit - max(self._kept, 0.0)
+        if not self._allowed and surplus > max(BURST * price, 0.0):
+            return min(int(surplus / price), STRETCH) if price > 0 else STRETCH
+        return BURST if self._for_layers >= burst else 0
+
+    def _room_for_full(self) -> float:
+        """Return the seconds that full steps may take now: half of those, while the layers of others are read, too."""
+        return max(self._at_once, SHORT * self.training / 2) - self.on_full_s
 
     def _room(self) -> float:
         """Return the seconds that may be spent now, while the allowance lasts; below 0 if too many were."""

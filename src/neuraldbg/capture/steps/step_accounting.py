@@ -114,18 +114,19 @@ class Pace:
             last = len(waiting) == 1
             each = waiting.pop(0)
             learnt = facts if last else ()
-            taken, stepped, known = each.seen or (None, (), layout)
+            taken, stepped, known = each.seen[:3] if each.seen is not None else (None, (), layout)
             done = applied or not last
             counted = each.scalars()
             late = each.late
             closed = Closed(
                 each.step, each.stream, each.time, counted, learnt, done, known, taken, stepped if done else (), late
             )
-            self.book(closed, each.own, each.own, reading if each.weighed else 0.0)
+            reading_it = reading if each.weighed else 0.0
+            self.book(closed, each.own, each.own, sighted=taken is not None, reading=reading_it)
 
-    def book(self, closed: Closed, own: float, booked: float, reading: float = 0.0) -> None:
+    def book(self, closed: Closed, own: float, booked: float, *, sighted: bool = False, reading: float = 0.0) -> None:
         """Book a step that ended at ``closed.time``, and pass it on to the delivery. Watching had taken ``own`` seconds
-        on the training's threads by then, and ``booked`` with the work of closing the step.
+        on the training's threads by then, and ``booked`` with the work of closing the step. See ``Governor.book``.
         """
         # The step's scalars are of one span; the price of a full step includes closing it.
         took, within = closed.time - self.last, own - self._within
@@ -140,14 +141,15 @@ class Pace:
         if closed.late is None:
             self.watch(closed)
         # The first step holds the program's imports and its loading of data, which are no training.
-        governor.book(took if closed.step else spent, spent, full=closed.taken is not None, reading=reading)
+        full, governor.handing_s = closed.taken is not None, self.delivery.handing_s
+        governor.book(took if closed.step else spent, spent, full=full, sighted=sighted, reading=reading)
 
     def watch(self, closed: Closed) -> bool:
         """Check the loss and the norm of a step, once all values are here. Return True if one is unusual."""
         return self.governor.watch(closed.scalars.get("loss"), closed.scalars.get("grad_norm"))
 
     def cost(self) -> dict[str, Any]:
-        """Return the cost of watching so far: seconds by kind of work, and the counts of full and light steps."""
+        """Return the cost of watching so far: seconds by kind of work, and how many steps were read how."""
         governor = self.governor
         background = self._background()
         self._tally.collect()
@@ -162,6 +164,9 @@ class Pace:
             "training_s": training,
             "ratio": own / training if training > 0 else None,
             "full_steps": governor.full_steps,
+            "sighted_steps": governor.sighted_steps,
+            "full_s": governor.on_full_s,
+            "sighted_s": governor.on_sighted_s,
             "light_steps": governor.light_steps,
             "parts_s": {**self._tally.parts, "writing": background},
         }

@@ -1,6 +1,7 @@
 """The modes of steps: full, light with scalars only, or light with sites and without facts.
 
-The modes are in ``guest/guard.py: StepMode``. With a budget, sites of light steps are not read; without one they are.
+The modes are in ``guest/guard.py: StepMode``. With a budget, sites of light steps are read as often as it pays for
+them; without one always.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ class Stretches:
         self.scene, self.learning, self.light, self.governor = scene, learning, light, governor
         self.readers, self.patches = readers, patches
         self.until = 0
-        """The first step after a stretch of light steps: it is read in full at any cost."""
+        """The first step after a stretch of light steps: it is read in full at any cost, or the account is asked."""
+        self._sighted_until = 0
+        """The first step after those whose sites are read for certain."""
         self.recompiled = False
         """True if compiled graphs had to be compiled again."""
 
@@ -41,35 +44,76 @@ class Stretches:
         if governor.alarmed:  # what was set and given when the number became unusual is told by the facts
             governor.alarmed = False
             self.learning.ask(step)
-        decided = governor.decide() and not (governor.spares(step) and plain and self._can_see(step))
+        if governor.overhead is not None:
+            governor.sights = plain and governor.past(step) and self._can_see()
+        decided = governor.decide() and not (governor.spares(step) and plain and self._spares(step))
         if governor.paced:
             governor.paced = False
             self.learning.read_at(step)
         return decided or self.learning.reading(step)
 
-    def _can_see(self, step: int) -> bool:
-        """Return True if the sites of light steps can be read from a step on."""
-        streams, table = self.scene.optimizers.streams, self.scene.hooks.table
-        if len(streams) != 1 or (self.scene.settings.histograms and table.binning.until(step) <= step):
-            return False
-        return self.light.plans(streams[0]) is not None
+    def _can_see(self) -> bool:
+        """Return True if native code can read the sites of light steps."""
+        streams = self.scene.optimizers.streams
+        return len(streams) == 1 and self.light.plans(streams[0]) is not None
 
-    def doze(self) -> None:
+    def _spares(self, step: int) -> bool:
+        """Return True if a step without a budget may do without facts."""
+        binning, streams = self.scene.hooks.table.binning, self.scene.optimizers.streams
+        if len(streams) != 1 or (self.scene.settings.histograms and binning.until(step) <= step):
+            return False
+        plans = self.light.plans(streams[0])
+        return plans is not None and plans.plain
+
+    def go_light(self) -> bool:
+        """Begin light steps, or go on with them. Return True if native code is to read more or less from now on."""
+        if self.scene.switch.in_full_step():
+            self._doze()
+            return False
+        # In another thread than the one that is followed, or in a pause, nothing changes.
+        return self.scene.switch.mode in (StepMode.LIGHT, StepMode.SIGHTED) and self._turn()
+
+    def _doze(self) -> None:
         """Begin light steps: wrappers of torch functions pass calls through."""
         scene = self.scene
-        self.until = self.learning.next_reading(scene.step)
         scene.facts.clear()
         scene.scalars.clear()
         scene.models.begin_step()
         self.read(on=False)
-        mode = StepMode.SIGHTED if self.governor.overhead is None else StepMode.LIGHT
-        self._see_on() if mode is StepMode.SIGHTED else self._see_no_more()
-        scene.params.forget_samples()
-        scene.switch.read(mode)
+        self._rest(self.governor.stretch())
+
+    def _turn(self) -> bool:
+        """Go on with light steps: with their sites or without, as the account says."""
+        many, native = max(self.governor.stretch(), self._sighted_until - self.scene.step), self.light.entered
+        if (many > 0) is self.scene.switch.sighted:
+            self._expect(many)
+            return False
+        self.light.leave(odd=False)
+        if many > 0:
+            self.scene.hooks.rest(resting=False)
+            self.listen()
+        self._rest(many)
+        return native
+
+    def _rest(self, many: int) -> None:
+        """Begin light steps, of which the sites of the first ``many`` are read."""
+        self._see_on() if many > 0 else self._see_no_more()
+        self._expect(many)
+        self.scene.params.forget_samples()
+        self.scene.switch.read(StepMode.SIGHTED if many > 0 else StepMode.LIGHT)
+
+    def _expect(self, many: int) -> None:
+        """Set the step up to which it goes on in this way."""
+        step = self.scene.step
+        self.until = self.learning.next_reading(step)
+        if self.governor.overhead is None:
+            self.until = min(self.until, self.governor.next_facts(step), self.scene.hooks.table.binning.until(step))
+        elif many > 0:
+            self._sighted_until = step + many
+            self.until = min(self.until, self._sighted_until)
 
     def _see_on(self) -> None:
         scene, hooks = self.scene, self.scene.hooks
-        self.until = min(self.until, self.governor.next_facts(scene.step), hooks.table.binning.until(scene.step))
         hooks.active, hooks.reads_units, hooks.binned = True, False, False
         scene.optimizers.watched.clear()
         scene.params.begin_step()

@@ -10,6 +10,8 @@ from neuraldbg.show.format.run_line import spent
 from neuraldbg.show.format.safe_text import counted, duration, number
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from neuraldbg.nouns import Diagnosis, Outcome, RunRecord
 
     Row = tuple[str, str]
@@ -61,7 +63,8 @@ def watching(run: RunRecord, diagnosis: Diagnosis) -> tuple[Row, ...]:
         ("layers seen", _of(coverage.get("seen"), coverage.get("layers"), "layers")),
         ("layers never called", ", ".join(map(str, never))),
         ("layers only called without gradients", ", ".join(map(str, coverage.get("without_grad") or ()))),
-        ("steps read in full", _of(cost.get("full_steps"), run.steps, "steps") if cost else ""),
+        ("steps read in full", _of(_full(cost), run.steps, "steps") if cost else ""),
+        ("steps of which only the layers were read", number(sighted) if (sighted := cost.get("sighted_steps")) else ""),
         ("older steps", f"{counted(thinned, 'row')} of the record are averages over several steps" if thinned else ""),
         ("stored as averages", f"{counted(coarse, 'step')}, because the disk was too slow" if coarse else ""),
         ("overhead", _overhead(diagnosis.run.get("overhead_ratio"), cost)),
@@ -69,6 +72,12 @@ def watching(run: RunRecord, diagnosis: Diagnosis) -> tuple[Row, ...]:
         *(("note", str(note)) for note in coverage.get("notes") or ()),
     )
     return tuple((name, value) for name, value in rows if value)
+
+
+def _full(cost: Mapping[str, Any]) -> Any:
+    """Return the number of steps whose layers and facts were read."""
+    full = cost.get("full_steps")
+    return full - (cost.get("sighted_steps") or 0) if isinstance(full, int) else full
 
 
 def _of(part: Any, whole: Any, what: str) -> str:

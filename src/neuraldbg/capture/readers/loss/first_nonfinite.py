@@ -2,7 +2,8 @@
 
 Losses on the CPU are checked before each backward pass (one number), and one small gradient after it. On other devices
 that would synchronise, so it is not done. At the first non-finite value the pass is repeated on a copy. After a jump of
-the loss the reader reads the batch, and searches the outlier sample in it: in a light step nothing else does.
+the loss the reader reads the batch, and searches the outlier sample in it: in a light step nothing else does. In both
+cases the batch is kept.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from neuraldbg.capture.experiments.first_nonfinite import (
     bad_target,
     forward_birth,
     loss_birth,
+    targets,
 )
 from neuraldbg.capture.experiments.model_copy import twin
 from neuraldbg.capture.experiments.threads_beside import company
@@ -43,6 +45,7 @@ from neuraldbg.nouns import FactKey
 from neuraldbg.raised import let_pass
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     from torch import nn
 
     from neuraldbg.capture.loop.forward_pass import Model
@@ -112,6 +115,7 @@ class FirstBad(Reader):
             if self.scene.losses.scale_in_step or self.scene.optimizers.loss_scale:
                 return  # a scaler tries out its scale
             self._done = True
+            self._keep_batch(root)
             if self._fresh():
                 self._forward(root)
             return
@@ -123,6 +127,7 @@ class FirstBad(Reader):
             if due and value > _JUMP * max(self._least, abs(statistics.median(recent))) + 1e-6:
                 self._jumps, self._examined = self._jumps + 1, self.scene.step
                 self._odd_batch()
+                self._keep_batch(root)
         self._least = min(self._least, abs(value)) if recent else abs(value)
         recent.append(value)
 
@@ -236,6 +241,18 @@ class FirstBad(Reader):
             value = {"id": f"odd_sample:{step}", "name": "odd_sample", "judged": True, "step": step}
             self.scene.log(FactKey.EXPERIMENT, {**value, **found})
 
+    def _keep_batch(self, root: Tensor) -> None:
+        """Keep the inputs of the newest pass, and its targets, as far as there is room for them."""
+        scene, held = self.scene, _named_inputs(_alive(self._pass[2:])) if self._pass is not None else {}
+        node = node_of(root)
+        if held and node is not None:
+            held.update((f"target{i or ''}", x) for i, x in enumerate(targets(node)))
+        if not held or sum(x.numel() * x.element_size() for x in held.values()) > scene.room():
+            return
+        name = scene.keep(scene.step, {key: _array(x) for key, x in held.items()})
+        if name:
+            scene.kept[str(scene.step)] = name
+
     def stop(self) -> None:
         """Drop the newest pass and the chosen gradients."""
         self._pass = None
@@ -269,6 +286,21 @@ def _held(value: Any) -> Any:
 
 def _alive(value: Any) -> Any:
     return _mapped(value, lambda ref: ref())
+
+
+def _named_inputs(given: Any) -> dict[str, Tensor]:
+    """Return the tensors of the arguments of a call by name: ``input0`` for the first, keywords by their own."""
+    found: dict[str, Tensor] = {}
+    for name, x in seen(given):
+        kind, _, rest = name.partition(".")
+        found[f"input{rest}" if kind == "0" else rest] = x.detach()
+    return found
+
+
+def _array(x: Tensor) -> npt.NDArray[Any]:
+    """Return a copy of a tensor for numpy, which has no bfloat16."""
+    x = x.detach().cpu()
+    return (x.float() if x.dtype is torch.bfloat16 else x).resolve_conj().resolve_neg().numpy().copy()
 
 
 def _mapped(value: Any, put: Any) -> Any:

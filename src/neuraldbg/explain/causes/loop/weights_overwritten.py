@@ -88,6 +88,7 @@ def _at_each_step(case: Case) -> Finding | None:
     outside, read = case.scalar("outside").finite(), case.scalar("update_ratio").finite().steps
     if not len(outside):
         return None
+    read = read[np.isin(read - 1, read)]  # of others it is not known how the weights were after the step before
     until = int(outside.steps[0])
     before, since = read[read < until], read[read >= until]
     changed = int(np.isin(since, outside.steps).sum())
@@ -99,9 +100,9 @@ def _at_each_step(case: Case) -> Finding | None:
         return None
     weigh = Weighing()
     weigh.speaks(
-        f"in {changed} of {plural(len(since), 'step')} that were read from step {until} on, something that is no "
-        f"optimizer had changed the weights before the step, by {number(size)} times their size; in the {len(before)} "
-        "read before, nothing had",
+        f"in {changed} of {plural(len(since), 'step')} read right after another from step {until} on, something "
+        f"that is no optimizer had changed the weights in between, by {number(size)} times their size; in the "
+        f"{len(before)} read so before, nothing had",
         3.0, changed, MOSTLY * len(since),
     )  # fmt: skip
     said = f"the loss was at {number(cost.before)} before, and ends at {number(cost.end)}"
