@@ -23,6 +23,10 @@ SETTLED = 3
 """Steps after which a program whose optimizers always stepped alone is trusted to go on so."""
 
 
+_SEES = 64
+"""Steps for which it holds that native code can read the sites."""
+
+
 class Stretches:
     """Begins and ends stretches of full steps and light steps."""
 
@@ -33,6 +37,8 @@ class Stretches:
         self.readers, self.patches = readers, patches
         self.until = 0
         """The first step after a stretch of light steps: it is read in full at any cost, or the account is asked."""
+        self._sees_until = 0
+        """The step from which on native code is asked again if it can read sites."""
         self._sighted_until = 0
         """The first step after those whose sites are read for certain."""
         self.recompiled = False
@@ -45,17 +51,23 @@ class Stretches:
             governor.alarmed = False
             self.learning.ask(step)
         if governor.overhead is not None:
-            governor.sights = plain and governor.past(step) and self._can_see()
+            governor.sights = plain and governor.past(step) and self._can_see(step)
         decided = governor.decide() and not (governor.spares(step) and plain and self._spares(step))
         if governor.paced:
             governor.paced = False
             self.learning.read_at(step)
         return decided or self.learning.reading(step)
 
-    def _can_see(self) -> bool:
-        """Return True if native code can read the sites of light steps."""
+    def _can_see(self, step: int) -> bool:
+        """Return True if native code can read the sites of light steps: a look at every parameter, repeated now
+        and then: if they have changed since, Python's hooks read the sites.
+        """
         streams = self.scene.optimizers.streams
-        return len(streams) == 1 and self.light.plans(streams[0]) is not None
+        if len(streams) != 1:
+            return False
+        if step >= self._sees_until and self.light.plans(streams[0]) is not None:
+            self._sees_until = step + _SEES
+        return step < self._sees_until
 
     def _spares(self, step: int) -> bool:
         """Return True if a step without a budget may do without facts."""
