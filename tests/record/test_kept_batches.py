@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,7 @@ from torch import nn
 from neuraldbg import NeuralDbg, Run
 from neuraldbg.errors import ConfigError
 from neuraldbg.explain import diagnose
-from neuraldbg.record import KeptBatches
+from neuraldbg.record import KeptBatches, kept_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +67,7 @@ def test_the_batch_of_the_step_is_kept_and_named(spoil: Any, cause: str, tmp_pat
         f'The batch of step {BAD} is kept beside the run file: numpy.load("batch-{BAD}.npz").'
     )
     assert Run.load(tmp_path).diagnose().hypotheses[0].remedy == first.remedy
-    assert not list(tmp_path.glob(".batch*"))
+    assert (tmp_path / f"batch-{BAD}.npz").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_second_run_in_the_folder_keeps_its_own(tmp_path: Path) -> None:
@@ -95,12 +97,10 @@ def test_a_sound_training_keeps_none(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_refuses_the_file_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import tempfile
-
-    def full(**_: object) -> tuple[int, str]:
+    def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(tempfile, "mkstemp", full)
+    monkeypatch.setattr(kept_batches, "_write", full)
     dbg, _ = train(tmp_path, nan)
     assert dbg.diagnose().hypotheses[0].cause == "nonfinite_input"
     assert dbg.record().info.coverage["kept_batches"] == {}
@@ -151,4 +151,120 @@ def test_keywords_and_dtypes_that_numpy_lacks(tmp_path: Path) -> None:
     with np.load(tmp_path / "batch-9.npz") as kept:
         assert sorted(kept) == ["input0", "more.mask"]
         assert kept["more.mask"].dtype == np.float32
+        assert np.isnan(kept["input0"]).all()
+
+
+def test_a_file_that_is_there_already_stays(tmp_path: Path) -> None:
+    (tmp_path / "batch-5.npz").write_text("mine")
+    kept = KeptBatches(1000, lambda: tmp_path / "rank0.ndbg")
+    assert kept.keep(5, {"x": np.arange(3)}) == ""
+    assert kept.room() == 1000
+    assert (tmp_path / "batch-5.npz").read_text() == "mine"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_an_interrupt_while_it_is_written_passes_and_leaves_no_half(
+    error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken:
+        def __init__(self, number: int, _: str) -> None:
+            self.number = number
+
+        def __enter__(self) -> None:
+            os.close(self.number)
+            raise error
+
+        def __exit__(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(os, "fdopen", Broken)
+    kept = KeptBatches(1000, lambda: tmp_path / "rank0.ndbg")
+    with pytest.raises(error) if error is KeyboardInterrupt else contextlib.nullcontext():
+        assert kept.keep(5, {"x": np.arange(3)}) == ""
+    assert list(tmp_path.iterdir()) == []
+    assert kept.room() == 1000
+
+
+def test_the_programs_tensors_stay_as_they_are(tmp_path: Path) -> None:
+    model = nn.Linear(4, 1)
+    opt = torch.optim.SGD(model.parameters(), lr=0.01)
+    given: list[torch.Tensor] = []
+    with NeuralDbg(model, out=tmp_path):
+        for step in range(12):
+            x, y = torch.full((8, 4), float("nan") if step == 9 else 1.0), torch.ones(8, 1)
+            given += [x, y]
+            opt.zero_grad()
+            nn.functional.mse_loss(model(x), y).backward()
+            opt.step()
+    assert (tmp_path / "batch-9.npz").exists()
+    for tensor in given:
+        assert tensor.untyped_storage().resizable()
+        tensor.resize_(100)
+
+
+@pytest.mark.budget
+def test_a_batch_of_a_light_step_that_is_gone_is_not_mistaken_for_an_earlier_one(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 1))
+    opt = torch.optim.SGD(model.parameters(), lr=0.01)
+    held = [torch.randn(8, 4) for _ in range(4)]
+    tight = {"capture": {"allowance_s": 0.0, "overhead": 1e-6}}
+    with NeuralDbg(model, out=tmp_path, settings=tight):
+        for step in range(100):
+            # the input of the step that fails dies before its loss is differentiated
+            out = model(torch.full((8, 4), 7.0)) if step == 77 else model(held[step % 4])
+            y = torch.full((8, 1), float("nan") if step == 77 else 0.0)
+            opt.zero_grad()
+            nn.functional.mse_loss(out, y).backward()
+            if step != 77:
+                opt.step()
+    for file in tmp_path.glob("batch-77.npz"):
+        with np.load(file) as kept:
+            assert "input0" not in kept or (kept["input0"] == 7.0).all()
+
+
+def test_names_that_collide_are_told_apart(tmp_path: Path) -> None:
+    class Taught(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 1)
+
+        def forward(self, x: torch.Tensor, target: torch.Tensor, **more: torch.Tensor) -> torch.Tensor:
+            return self.layer(x) + 0 * target + 0 * more["input0"]
+
+    model = Taught()
+    opt = torch.optim.SGD(model.parameters(), lr=0.01)
+    with NeuralDbg(model, out=tmp_path):
+        for step in range(12):
+            x = torch.full((8, 4), float("nan") if step == 9 else 1.0)
+            opt.zero_grad()
+            given = {"target": torch.full((8, 1), 5.0), "input0": torch.full((8, 1), 6.0)}
+            out = model(x, **given)
+            nn.functional.mse_loss(out, torch.full((8, 1), 7.0)).backward()
+            opt.step()
+    with np.load(tmp_path / "batch-9.npz") as kept:
+        told = {name: float(kept[name].max()) for name in kept if name != "input0"}
+    assert told == {"target": 5.0, "input0_1": 6.0, "target_1": 7.0}
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.complex32])
+def test_a_dtype_that_numpy_lacks_keeps_no_cause_from_being_found(dtype: torch.dtype, tmp_path: Path) -> None:
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 1)
+
+        def forward(self, x: torch.Tensor, more: torch.Tensor) -> torch.Tensor:
+            return self.layer(x)
+
+    model = Odd()
+    opt = torch.optim.SGD(model.parameters(), lr=0.01)
+    with NeuralDbg(model, out=tmp_path) as dbg:
+        for step in range(12):
+            x = torch.full((8, 4), float("nan") if step == 9 else 1.0)
+            opt.zero_grad()
+            model(x, torch.ones(3).to(dtype)).square().mean().backward()
+            opt.step()
+    coverage = dbg.record().info.coverage
+    assert (coverage["errors"], coverage["failed"]) == (0, {})
+    assert dbg.diagnose().hypotheses[0].cause == "nonfinite_input"
+    with np.load(tmp_path / "batch-9.npz") as kept:
         assert np.isnan(kept["input0"]).all()

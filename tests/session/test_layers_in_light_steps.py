@@ -14,6 +14,7 @@ from torch import nn
 
 from neuraldbg import NeuralDbg
 from neuraldbg.capture.guest import native
+from neuraldbg.capture.loop.native_steps import BatchSizes
 from neuraldbg.capture.steps import native_light_steps
 from neuraldbg.capture.steps.overhead_budget import Governor
 
@@ -146,6 +147,32 @@ def test_batch_sizes_are_known() -> None:
     sizes = run.scalar("batch_size")
     assert set(sizes.steps.tolist()) >= set(without_facts(run))
     assert all(value == (32 if step < 150 else 5) for step, value in zip(sizes.steps, sizes.values, strict=True))
+
+
+def test_a_batch_size_is_unknown_where_not_every_pass_was_trained_on() -> None:
+    model = net()
+
+    def beside(step: int) -> None:
+        if step % 3 == 0:
+            model(torch.randn(7, 8))  # for a metric, with gradients left on
+
+    dbg = NeuralDbg(model)
+    train(dbg, model, after=beside)
+    run = dbg.record()
+    sizes = run.scalar("batch_size")
+    assert set(sizes.values.tolist()) == {32.0}
+    assert len(set(sizes.steps.tolist()) & set(without_facts(run))) > 30
+
+
+def test_batch_sizes_are_few_and_quick_however_long_the_run() -> None:
+    sizes = BatchSizes()
+    for step in range(100_000):
+        sizes.add(step, 8)
+        sizes.add(step, 4)
+        assert sizes.of(step, 2) == 12
+    assert sizes.of(step, 1) is None
+    assert sizes.of(step - 1000, 2) == 12
+    assert sizes.of(0, 2) is None
 
 
 def test_small_changes_of_weights_between_two_steps_are_seen_within_a_stretch() -> None:

@@ -348,6 +348,7 @@ class Capture:
         self.light.leave()
         self.losses.take()
         self.optimizers.watched.clear()
+        self.hooks.table.begin()
         self._prepare(full=self.switch.in_full_step(), next_step=self._booked == self.steps)
 
     def _put_aside(self, *, applied: bool) -> None:
@@ -422,7 +423,7 @@ class Capture:
             stream.glimpse, stream.weighed = (self.params.grad_norm(stepped), 0), True
         self.optimizers.watched.clear()
         self.params.begin_step()
-        return Seen(self.hooks.table.take(), stepped, self.layouts.now(), self.light.sizes.of(self.steps))
+        return Seen(self.hooks.table.take(), stepped, self.layouts.now(), self.light.sizes)
 
     def _get_ready(self, *, again: bool = True, at_once: bool = False) -> None:
         """Decide the mode of the next step, and deliver those that are over if it is time: all of them ``at_once``, or
@@ -433,9 +434,9 @@ class Capture:
         self.optimizers.norms_every = governor.norms_every(self.optimizers.reading_s)
         stream = self._open[0] if self._open else None
         read = self.stretches.full(self.steps + again, plain=not (self._together or self._closures))
-        turned = self._prepare(full=read, next_step=again)
-        if not self.switch.in_full_step() and (turned or (self.switch.sighted and stream is not None)):
-            self.light.start(stream or self.optimizers.streams[0], self.pace.last)
+        self._prepare(full=read, next_step=again)
+        if self.switch.sighted and stream is not None and not (self.switch.in_full_step() or self.light.entered):
+            self.light.start(stream, self.pace.last)
             self.light.expect(self.stretches.until)
         if self.pace.deliver:
             self.pace.deliver = False
@@ -464,8 +465,8 @@ class Capture:
         except Exception:  # noqa: BLE001 (the writer's thread has steps to write)
             self.tally.caught("handing on steps that have waited")
 
-    def _prepare(self, *, full: bool = True, next_step: bool = False) -> bool:
-        """Clear the step's readings, and get ready for the next. Return True if native code is to read others."""
+    def _prepare(self, *, full: bool = True, next_step: bool = False) -> None:
+        """Clear the step's readings, and get ready for the next."""
         self.hooks.step += next_step
         for stream in self._open:
             self.optimizers.begin_stream(stream, self.steps)
@@ -473,7 +474,8 @@ class Capture:
         self.losses.begin_step()
         self.models.forget_glimpse()
         if not full:
-            return self.stretches.go_light()
+            self.stretches.go_light()
+            return
         if not self.switch.in_full_step():
             self.stretches.wake()
         self.scene.facts.clear()
@@ -485,7 +487,6 @@ class Capture:
         self.hooks.begin_step(self.steps)
         self.stretches.listen()
         self.stretches.read(on=self.learning.reading(self.steps))
-        return False
 
     # -- what is where ------------------------------------------------------------------------------------------
 

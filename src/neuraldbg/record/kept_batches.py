@@ -6,10 +6,10 @@ targets where the loss holds them.
 
 from __future__ import annotations
 
+import contextlib
 import os
-import tempfile
+import zipfile
 from io import BytesIO
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +20,7 @@ from neuraldbg.record.run_names import RunName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     import numpy.typing as npt
 
@@ -42,16 +43,26 @@ class KeptBatches:
         if file is None or not arrays or size > self._most:
             return ""
         name, whole = (RunName.of(file) or RunName()).beside(f"batch-{step}", "npz"), BytesIO()
-        np.savez(whole, **arrays)  # type: ignore[arg-type]  # numpy's stubs take its own options for arrays
-        with swallowing("keeping a batch"), low_numbers_taken():
-            number, written = tempfile.mkstemp(dir=file.parent, prefix=f".{name}.")
-            try:
-                with os.fdopen(number, "wb") as opened:
-                    opened.write(whole.getbuffer())
-                Path(written).replace(file.with_name(name))
-            except BaseException:
-                Path(written).unlink()
-                raise
+        with swallowing("keeping a batch"):
+            with zipfile.ZipFile(whole, "w") as archive:
+                for member, array in arrays.items():
+                    content = BytesIO()
+                    np.lib.format.write_array(content, array, allow_pickle=False)
+                    archive.writestr(f"{member}.npy", content.getbuffer())
+            with low_numbers_taken():
+                _write(file.with_name(name), whole)
             self._most -= size
             return name
         return ""
+
+
+def _write(path: Path, content: BytesIO) -> None:
+    """Write a new file that its user alone may read; a file that is there already stays as it is."""
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(number, "wb") as opened:
+            opened.write(content.getbuffer())
+    except BaseException:
+        with contextlib.suppress(OSError):  # what is being raised passes
+            path.unlink(missing_ok=True)
+        raise

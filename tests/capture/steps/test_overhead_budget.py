@@ -282,3 +282,43 @@ def test_what_handing_on_takes_is_a_part_of_the_price() -> None:
             governor.book(5e-3 + 0.3, 0.3, full=True)
         counts.append(sail(governor, 4000, 5e-3).count("S"))
     assert counts[0] > 2 * counts[1] > 0
+
+
+def rounds(governor: Governor, steps: int, training: float, *, turn: float, handed: float) -> int:
+    """Run steps of which each change between kinds takes ``turn`` seconds, and the first of a stretch also what the
+    steps before it take to be handed on. Returns how many were read without facts.
+    """
+    sees, until, read = False, 0, 0
+    for step in range(steps):
+        governor.sights = governor.past(step)
+        if governor.decide():
+            governor.book(training + FULL, FULL, full=True)
+            sees, until = False, 0
+            continue
+        many = max(governor.stretch(), until - step)
+        first = (many > 0) is not sees
+        sees, until = many > 0, step + many if many > 0 else 0
+        own = SIGHTED if sees else LIGHT / 4
+        if first:
+            governor.turned(turn)
+            own += turn + handed
+        governor.book(training + own, own, full=sees, sighted=sees)
+        read += sees
+    return read
+
+
+def test_what_the_first_of_a_stretch_hands_on_is_not_its_price() -> None:
+    quiet, laden = Governor(0.01, allowance=0.0), Governor(0.01, allowance=0.0)
+    few = rounds(quiet, 20_000, 2e-3, turn=0.0, handed=0.0)
+    assert rounds(laden, 20_000, 2e-3, turn=0.0, handed=1e-3) > 0.2 * few > 0
+
+
+def test_layers_pay_for_the_changes_between_the_kinds_of_steps() -> None:
+    governor = Governor(0.01, allowance=0.0)
+    rounds(governor, 100_000, 0.5e-3, turn=0.0, handed=0.0)
+    dear = Governor(0.01, allowance=0.0)
+    read = rounds(dear, 100_000, 0.5e-3, turn=300e-6, handed=0.0)
+    own, training = dear.own, dear.training
+    assert read > 0
+    rounds(dear, 100_000, 0.5e-3, turn=300e-6, handed=0.0)
+    assert (dear.own - own) / (dear.training - training) <= 0.0105

@@ -16,20 +16,25 @@ _SIZES = 1024
 
 
 class BatchSizes:
-    """The batch sizes of the newest light steps whose inputs were read: samples over all passes of a step."""
+    """The batch sizes of the newest light steps whose inputs were read."""
 
     def __init__(self) -> None:
-        self._known: dict[int, int] = {}
+        self._known: dict[int, tuple[int, int]] = {}
+        """Passes and samples by step."""
 
     def add(self, step: int, samples: int) -> None:
         """Add the samples of one pass."""
-        self._known[step] = self._known.get(step, 0) + samples
+        passes, before = self._known.get(step, (0, 0))
+        self._known[step] = passes + 1, before + samples
         if len(self._known) > 2 * _SIZES:
-            self._known = {step: size for step, size in self._known.items() if step > max(self._known) - _SIZES}
+            self._known = {known: self._known[known] for known in list(self._known)[-_SIZES:]}
 
-    def of(self, step: int) -> int | None:
-        """Return the number of samples of a step, None if it is not known."""
-        return self._known.get(step)
+    def of(self, step: int, backwards: int) -> int | None:
+        """Return the samples over all passes of a step; None unless each had a backward pass: of others it is not known
+        which were trained on.
+        """
+        passes, samples = self._known.get(step, (0, 0))
+        return samples if samples and passes == backwards else None
 
 
 class NativeSteps(Protocol):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from neuraldbg.capture.loop.loss_values import Kept
+    from neuraldbg.capture.loop.native_steps import BatchSizes
     from neuraldbg.capture.loop.optimizer_stream import Stream
     from neuraldbg.capture.statistics.device.pending import Late
     from neuraldbg.capture.statistics.raw_rows import Raw
@@ -29,8 +30,8 @@ class Seen(NamedTuple):
     taken: Raw
     stepped: tuple[Watched, ...]
     layout: Layout
-    size: int | None
-    """The batch size, None if it is not known."""
+    sizes: BatchSizes
+    """The batch sizes of this step and others."""
 
 
 class Glimpse(NamedTuple):
@@ -92,8 +93,8 @@ def line_of(line: list[float], own: float, step: int, stream: int, began: float,
     told: dict[str, float] = {"backwards": int(backwards)}
     if outside or (seen is not None and apart):
         told["outside"] = max(outside, apart)
-    if seen is not None and seen.size is not None:
-        told["batch_size"] = seen.size
+    if seen is not None and (size := seen.sizes.of(step, int(backwards))) is not None:
+        told["batch_size"] = size
     if backwards:
         told["loss"], told["loss_nonfinite"] = loss, 0
     if rate == rate:  # noqa: PLR0124 (NaN for none)
@@ -121,8 +122,8 @@ def glimpse_of(
     late, (further, late_overflows) = None, overflows(streams)
     if stream is not None and stream.outside is not None:
         further["outside"] = stream.outside.change
-    if seen is not None and seen.size is not None:
-        further["batch_size"] = seen.size
+    if seen is not None and (size := seen.sizes.of(step, len(losses))) is not None:
+        further["batch_size"] = size
     if late_norm is not None or late_overflows or awaits(losses):
         awaited = late_norm, loss_of(losses, closure=closure)[1], *late_overflows
         late = sent([each for each in awaited if each is not None])

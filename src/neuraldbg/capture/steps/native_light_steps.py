@@ -320,7 +320,7 @@ class Light:
         number = step - first
         if self._stepped is not None and self._stepped.lookups:  # a sample at fixed places says nothing of them
             rows[number, [row_of(w.update) for w in self._stepped.lookups]] = operation.BLANK
-        return Seen(Raw(rows[number], None), *self._seen, self.sizes.of(step))
+        return Seen(Raw(rows[number], None), *self._seen, self.sizes)
 
     def _spend(self, seconds: float) -> None:
         tally = self._hooks.tally

@@ -84,6 +84,11 @@ class Governor:
         """Expected time of a step whose layers are read without facts, in seconds; 0 while there was none."""
         self.on_full_s = self.on_sighted_s = 0.0
         """Seconds that watching took in full steps with facts, and in those without."""
+        self._sighting = False
+        """True if the layers of the newest step were read without facts."""
+        self._turn_s = self._on_turns = 0.0
+        """Expected time of a change between light steps with their layers and without (``_turn_s``), and that of the
+        changes in the newest step, in seconds."""
         self._for_layers = 0.0
         """Seconds that are left for layers, though the account may be overdrawn by facts or by light steps alone."""
         self._share = self._other = 0.0
@@ -147,7 +152,7 @@ class Governor:
         self._kept += max(share - self._other, 0.0) / PACED
         self._for_layers += training * _SHORT_FOR_LAYERS if self._allowed else share * _FOR_LAYERS
         if full and not sighted:
-            self._since = 0
+            self._since, self._sighting = 0, False
             cost = max(own - share, 0.0)
             self._kept -= cost
             # A single expensive step (facts are read at powers of two) says little about the next burst.
@@ -158,12 +163,24 @@ class Governor:
         if sighted:
             self._book_layers(own)
         else:
-            self._other += _MEMORY / 4 * (max(own - reading, 0.0) - self._other)
+            self._other += _MEMORY / 4 * (max(own - reading - self._on_turns, 0.0) - self._other)
+            self._sighting = False
+        self._on_turns = 0.0
 
     def _book_layers(self, own: float) -> None:
-        took = min(own, 4 * self._sight or own)  # steps before it may have been handed on within it
-        self._sight += _MEMORY / 4 * (took - self._sight)
-        self._for_layers -= max(took - self._other, 0.0) + self.handing_s
+        first, self._sighting = not self._sighting, True
+        if not first:  # within the first of a stretch the steps before it are handed on
+            took = min(own, 4 * self._sight or own)
+            self._sight += (_MEMORY / 4 if self._sight else 1.0) * (took - self._sight)
+        self._for_layers -= max(self._sight - self._other, 0.0) + self.handing_s
+
+    def turned(self, seconds: float) -> None:
+        """Book a change between light steps with their layers and without, which took so many seconds of the newest
+        step: layers pay for it.
+        """
+        self._on_turns += seconds
+        self._for_layers -= seconds
+        self._turn_s += (_MEMORY if self._turn_s else 1.0) * (min(seconds, 4 * self._turn_s or seconds) - self._turn_s)
 
     def decide(self) -> bool:
         """Return True to read the next step in full."""
@@ -202,11 +219,13 @@ class Governor:
         if not self.sights:
             return 0
         each = self._sight + self.handing_s
-        price, burst = each - self._share, BURST * each
+        price, burst = each - self._share, BURST * each + 2 * self._turn_s
         self._for_layers = min(max(self._for_layers, -burst), _PACE * burst)
+        if not self._sight:  # the first stretch tells what one costs
+            return BURST if self._for_layers >= burst or self._room() > 0 else 0
         if self._allowed and (room := self._room()) > burst:
-            return min(int(room / each), STRETCH) if self._sight else BURST
-        surplus = self._credit - max(self._kept, 0.0)
+            return min(int(room / each), STRETCH)
+        surplus = self._credit - max(self._kept, 0.0) - (0.0 if self._sighting else 2 * self._turn_s)
         if not self._allowed and surplus > max(BURST * price, 0.0):
             return min(int(surplus / price), STRETCH) if price > 0 else STRETCH
         return BURST if self._for_layers >= burst else 0

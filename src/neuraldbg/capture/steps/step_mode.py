@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.capture.compiled.recompile import forget_compiled
 from neuraldbg.capture.guest.guard import StepMode
+from neuraldbg.clocks import perf_counter
 
 if TYPE_CHECKING:
     from neuraldbg.capture.loop.reader_context import Scene
@@ -77,13 +78,13 @@ class Stretches:
         plans = self.light.plans(streams[0])
         return plans is not None and plans.plain
 
-    def go_light(self) -> bool:
-        """Begin light steps, or go on with them. Return True if native code is to read more or less from now on."""
+    def go_light(self) -> None:
+        """Begin light steps, or go on with them."""
         if self.scene.switch.in_full_step():
             self._doze()
-            return False
         # In another thread than the one that is followed, or in a pause, nothing changes.
-        return self.scene.switch.mode in (StepMode.LIGHT, StepMode.SIGHTED) and self._turn()
+        elif self.scene.switch.mode in (StepMode.LIGHT, StepMode.SIGHTED):
+            self._turn()
 
     def _doze(self) -> None:
         """Begin light steps: wrappers of torch functions pass calls through."""
@@ -94,18 +95,22 @@ class Stretches:
         self.read(on=False)
         self._rest(self.governor.stretch())
 
-    def _turn(self) -> bool:
+    def _turn(self) -> None:
         """Go on with light steps: with their sites or without, as the account says."""
-        many, native = max(self.governor.stretch(), self._sighted_until - self.scene.step), self.light.entered
+        many = max(self.governor.stretch(), self._sighted_until - self.scene.step)
         if (many > 0) is self.scene.switch.sighted:
             self._expect(many)
-            return False
+            return
+        began, native = perf_counter(), self.light.entered
         self.light.leave(odd=False)
         if many > 0:
             self.scene.hooks.rest(resting=False)
             self.listen()
         self._rest(many)
-        return native
+        if native:
+            self.light.start(self.scene.optimizers.streams[0], self.light.pace.last)
+            self.light.expect(self.until)
+        self.governor.turned(perf_counter() - began)
 
     def _rest(self, many: int) -> None:
         """Begin light steps, of which the sites of the first ``many`` are read."""

@@ -67,11 +67,17 @@ def watching(run: RunRecord, diagnosis: Diagnosis) -> tuple[Row, ...]:
         ("steps of which only the layers were read", number(sighted) if (sighted := cost.get("sighted_steps")) else ""),
         ("older steps", f"{counted(thinned, 'row')} of the record are averages over several steps" if thinned else ""),
         ("stored as averages", f"{counted(coarse, 'step')}, because the disk was too slow" if coarse else ""),
+        ("batches kept beside the run file", ", ".join(map(str, _kept(coverage)))),
         ("overhead", _overhead(diagnosis.run.get("overhead_ratio"), cost)),
         ("errors of NeuralDBG", number(coverage["errors"]) if coverage.get("errors") else ""),
         *(("note", str(note)) for note in coverage.get("notes") or ()),
     )
     return tuple((name, value) for name, value in rows if value)
+
+
+def _kept(coverage: Mapping[str, Any]) -> list[Any]:
+    kept = coverage.get("kept_batches")
+    return list(kept.values()) if isinstance(kept, dict) else []
 
 
 def _full(cost: Mapping[str, Any]) -> Any:

@@ -8,6 +8,7 @@ cases the batch is kept.
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 import weakref
@@ -42,7 +43,7 @@ from neuraldbg.capture.statistics.device import placement
 from neuraldbg.capture.statistics.nested_tensors import seen
 from neuraldbg.capture.statistics.whole_tensors import statistics as statistics_of
 from neuraldbg.nouns import FactKey
-from neuraldbg.raised import let_pass
+from neuraldbg.raised import let_pass, swallowing
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -59,6 +60,10 @@ _JUMP = 4.0
 _ODD, _RARER = 3, 2
 """Jumps of a run that are examined, and the ratio of the steps of two that are examined after them."""
 _SMALL = 4096
+_SINGLE = 4
+"""Bytes of a number that numpy has at least in a kept batch."""
+_OF_NUMPY = (torch.float16, torch.float32, torch.float64)
+"""Dtypes with a point that numpy has: others are kept as float32."""
 
 
 class FirstBad(Reader):
@@ -70,6 +75,8 @@ class FirstBad(Reader):
         super().__init__(scene)
         self.on = scene.settings.probes
         self._pass: tuple[Model, weakref.ref[nn.Module], Any, Any] | None = None
+        self._told_at = 0
+        """The step in which that pass was told."""
         self._recent: deque[float] = deque(maxlen=_RECENT)
         self._least = 0.0
         """Lower bound of the sizes of the recent losses."""
@@ -91,6 +98,7 @@ class FirstBad(Reader):
         """Record the arguments of the newest training pass, by weak references."""
         if not self.on or self._done or not call.grad or call.evaluating:
             return
+        self._told_at = self.scene.step
         self._autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
         if not call.kwargs and all(type(x) is torch.Tensor for x in call.args):  # the arguments of most models
             self._pass = (call.model, weakref.ref(wraps(call.module)), tuple(map(weakref.ref, call.args)), {})
@@ -115,10 +123,12 @@ class FirstBad(Reader):
             if self.scene.losses.scale_in_step or self.scene.optimizers.loss_scale:
                 return  # a scaler tries out its scale
             self._done = True
-            self._keep_batch(root)
+            self._forget_another()
             if self._fresh():
                 self._forward(root)
+            self._keep_batch(root)
             return
+        self._forget_another()
         recent = self._recent
         # A bound is compared first: a median is expensive at every step.
         if value > _JUMP * self._least + 1e-6 and len(recent) >= _ENOUGH:
@@ -127,7 +137,8 @@ class FirstBad(Reader):
             if due and value > _JUMP * max(self._least, abs(statistics.median(recent))) + 1e-6:
                 self._jumps, self._examined = self._jumps + 1, self.scene.step
                 self._odd_batch()
-                self._keep_batch(root)
+                if self._jumps <= _ODD:
+                    self._keep_batch(root)
         self._least = min(self._least, abs(value)) if recent else abs(value)
         recent.append(value)
 
@@ -146,8 +157,14 @@ class FirstBad(Reader):
         if self.scene.losses.scale_in_step or self.scene.optimizers.loss_scale:
             return
         self._done = True
+        self._forget_another()
         if self._fresh():
             self._replay(lambda bench: backward_birth(bench))  # noqa: PLW0108 (one form for all)
+
+    def _forget_another(self) -> None:
+        """Drop a pass of a step before: in light steps a pass is told of late, or not if an argument of it has died."""
+        if self._pass is not None and self._told_at != self.scene.step and not self.scene.switch.in_full_step():
+            self._pass = None
 
     def _fresh(self) -> bool:
         """Return True if the non-finite value was made in this step: after a gap the weights may have had it before."""
@@ -242,16 +259,18 @@ class FirstBad(Reader):
             self.scene.log(FactKey.EXPERIMENT, {**value, **found})
 
     def _keep_batch(self, root: Tensor) -> None:
-        """Keep the inputs of the newest pass, and its targets, as far as there is room for them."""
+        """Keep the inputs of the newest pass, and its targets, if there is room for them."""
         scene, held = self.scene, _named_inputs(_alive(self._pass[2:])) if self._pass is not None else {}
         node = node_of(root)
         if held and node is not None:
-            held.update((f"target{i or ''}", x) for i, x in enumerate(targets(node)))
-        if not held or sum(x.numel() * x.element_size() for x in held.values()) > scene.room():
+            for x in targets(node):
+                held[_free("target", held)] = x
+        if not held or sum(x.numel() * max(x.element_size(), _SINGLE) for x in held.values()) > scene.room():
             return
-        name = scene.keep(scene.step, {key: _array(x) for key, x in held.items()})
-        if name:
-            scene.kept[str(scene.step)] = name
+        with swallowing("keeping a batch"):
+            arrays = {name: array for name, x in held.items() if (array := _array(x)) is not None}
+            if name := scene.keep(scene.step, arrays):
+                scene.kept[str(scene.step)] = name
 
     def stop(self) -> None:
         """Drop the newest pass and the chosen gradients."""
@@ -293,14 +312,27 @@ def _named_inputs(given: Any) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
     for name, x in seen(given):
         kind, _, rest = name.partition(".")
-        found[f"input{rest}" if kind == "0" else rest] = x.detach()
+        found[_free((f"input{rest}" if kind == "0" else rest).replace("/", "_"), found)] = x
     return found
 
 
-def _array(x: Tensor) -> npt.NDArray[Any]:
-    """Return a copy of a tensor for numpy, which has no bfloat16."""
-    x = x.detach().cpu()
-    return (x.float() if x.dtype is torch.bfloat16 else x).resolve_conj().resolve_neg().numpy().copy()
+def _free(name: str, taken: dict[str, Tensor]) -> str:
+    """Return a name that is not taken: itself, or with a number behind it."""
+    return next(free for i in itertools.count() if (free := f"{name}_{i}" if i else name) not in taken)
+
+
+def _array(x: Tensor) -> npt.NDArray[Any] | None:
+    """Return a copy of a tensor for numpy, None for a dtype that has no numbers there. torch makes the copy: memory
+    that numpy has seen can no longer be resized, and this one is the program's.
+    """
+    x = x.detach().to("cpu", copy=True).resolve_conj().resolve_neg()
+    try:
+        x = x.float() if x.is_floating_point() and x.dtype not in _OF_NUMPY else x
+        array: npt.NDArray[Any] = x.numpy()
+    except (TypeError, RuntimeError) as error:
+        let_pass(error)
+        return None
+    return array
 
 
 def _mapped(value: Any, put: Any) -> Any:
