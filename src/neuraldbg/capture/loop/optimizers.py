@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from neuraldbg.capture.parameters.read_plan import Stepped
     from neuraldbg.capture.statistics.watched_parameter import Watched
 
-_STEPPING_S, _POLL_S = 0.25, 0.0005
+_STEPPING_S, _POLL_S = 1.0, 0.0005
 _NONE = Tensor()
 _STEP = Optimizer.profile_hook_step(lambda: None).__code__
 """Code object of the wrapper around each ``step`` of torch's, which calls the global hooks."""
@@ -470,7 +470,7 @@ class Optimizers:
 
 
 def wait_between_steps() -> None:
-    """Wait up to 0.25 s until no other thread is in a step: torch iterates over the global hooks, and adding or
+    """Wait up to a second until no other thread is in a step: torch iterates over the global hooks, and adding or
     removing one meanwhile ends that thread's training ("OrderedDict mutated during iteration").
     """
     until = perf_counter() + _STEPPING_S

@@ -57,8 +57,12 @@ _RECENT = 20
 _ENOUGH = 8
 _JUMP = 4.0
 """Multiple of the median of the newest losses from which on a loss is a jump."""
+_ABOVE = 2.0
+"""Multiple of the largest of the newest losses from which on the batch of a jump is kept: a small loss often jumps
+above its median."""
 _ODD, _RARER = 3, 2
-"""Jumps of a run that are examined, and the ratio of the steps of two that are examined after them."""
+"""Jumps of a run that are examined, and the ratio of the steps of two that are examined after them. Of so many jumps
+the batch is kept."""
 _SMALL = 4096
 _SINGLE = 4
 """Bytes of a number that numpy has at least in a kept batch."""
@@ -75,6 +79,8 @@ class FirstBad(Reader):
         super().__init__(scene)
         self.on = scene.settings.probes
         self._pass: tuple[Model, weakref.ref[nn.Module], Any, Any] | None = None
+        self._kept = 0
+        """Jumps whose batch was kept."""
         self._told_at = 0
         """The step in which that pass was told."""
         self._recent: deque[float] = deque(maxlen=_RECENT)
@@ -137,7 +143,8 @@ class FirstBad(Reader):
             if due and value > _JUMP * max(self._least, abs(statistics.median(recent))) + 1e-6:
                 self._jumps, self._examined = self._jumps + 1, self.scene.step
                 self._odd_batch()
-                if self._jumps <= _ODD:
+                if self._kept < _ODD and value > _ABOVE * max(map(abs, recent)):
+                    self._kept += 1
                     self._keep_batch(root)
         self._least = min(self._least, abs(value)) if recent else abs(value)
         recent.append(value)
