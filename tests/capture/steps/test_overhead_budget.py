@@ -247,7 +247,7 @@ def test_layers_are_read_though_facts_have_overdrawn_the_account_or_light_steps_
         governor.book(5e-3 + 0.3, 0.3, full=True)  # facts that took long
     read = sail(governor, 4000, 5e-3)
     assert "F" not in read, "the debt is not paid yet"
-    assert read.count("S") / len(read) == pytest.approx(0.01 * 5e-3 / 4 / (SIGHTED - LIGHT), rel=0.3)
+    assert read.count("S") / len(read) == pytest.approx((0.01 * 5e-3 - LIGHT) / 2 / (SIGHTED - LIGHT), rel=0.3)
     gaps = run_lengths([one == "S" for one in read], of=False)[8:-1]
     assert max(gaps) <= 1.3 * min(gaps), "at an even pace"
     poor = Governor(0.01, allowance=0.0)

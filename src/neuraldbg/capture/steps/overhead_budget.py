@@ -7,7 +7,7 @@ since some questions are about two steps in a row.
 
 Where native code can read the layers of light steps, it does so as often as the account pays for it: in every step of a
 model that takes long for each of its layers, else in bursts at an even pace. A quarter of the budget is then kept for
-full steps, which have facts about the program, and a quarter for layers, whatever light steps and facts take.
+full steps, which have facts about the program, and half of what light steps leave for layers, whatever facts take.
 
 A session begins with an allowance, so that short runs and the beginnings of long ones are read in full. A quarter of it
 may be spent at once; the rest only as long as watching takes no more than a quarter of the training's time. An unusual
@@ -33,8 +33,9 @@ AT_ONCE = 1 / 4
 """Part of the allowance that may be spent whatever the training takes: a few dozen steps of a small model are over
 before a quarter of their time would pay for what the first of them are asked. With an eighth, two of 25 faults of the
 corpus were missed that are found with a quarter."""
-_FOR_LAYERS = 1 / 4
-"""Part of the budget that layers get at least, where those of light steps can be read."""
+_FOR_LAYERS, _OF_THE_REST = 1 / 4, 1 / 2
+"""Parts of the budget, and of what light steps leave of it, of which layers get the larger at least, where those of
+light steps can be read."""
 _SHORT_FOR_LAYERS = SHORT / 8
 """Share of a short run's training that layers get at least, when the first steps have spent what may be spent at once:
 else nothing of the next thousands of a small model would be seen."""
@@ -150,7 +151,8 @@ class Governor:
         share = self.overhead * training
         self._credit += share - own
         self._kept += max(share - self._other, 0.0) / PACED
-        self._for_layers += training * _SHORT_FOR_LAYERS if self._allowed else share * _FOR_LAYERS
+        least = max(share * _FOR_LAYERS, (share - self._other) * _OF_THE_REST)
+        self._for_layers += training * _SHORT_FOR_LAYERS if self._allowed else least
         if full and not sighted:
             self._since, self._sighting = 0, False
             cost = max(own - share, 0.0)
