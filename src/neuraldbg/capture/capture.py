@@ -474,8 +474,7 @@ class Capture:
         self.losses.begin_step()
         self.models.forget_glimpse()
         if not full:
-            self.stretches.go_light()
-            return
+            return self.stretches.go_light()
         if not self.switch.in_full_step():
             self.stretches.wake()
         self.scene.facts.clear()
@@ -486,7 +485,7 @@ class Capture:
         self.params.begin_step()
         self.hooks.begin_step(self.steps)
         self.stretches.listen()
-        self.stretches.read(on=self.learning.reading(self.steps))
+        return self.stretches.read(on=self.learning.reading(self.steps))
 
     # -- what is where ------------------------------------------------------------------------------------------
 
