@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.session import seeded_trainings
 from tests.session.seeded_trainings import TRAININGS, same
 from torch import nn
 
@@ -240,10 +241,22 @@ def test_a_nan_that_one_layer_makes_in_a_stretch_is_known_by_its_layer_at_that_v
 
 
 @pytest.mark.parametrize("name", TRAININGS)
-def test_the_training_is_bitwise_the_same(name: str) -> None:
+def test_the_training_is_bitwise_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     program: Any = TRAININGS[name]
+    monkeypatch.setattr(seeded_trainings, "STEPS", 60)
+    monkeypatch.setattr(Governor, "decide", lambda self: self.full_steps + self.light_steps < 6)
+    seen: list[NeuralDbg] = []
+
+    def watched(model: nn.Module) -> NeuralDbg:
+        seen.append(NeuralDbg(model))
+        return seen[-1]
+
     bare = program(lambda model: contextlib.nullcontext())
-    same(bare, program(NeuralDbg), "model")
+    same(bare, program(watched), "model")
+    cost = seen[0].record().info.coverage["cost"]
+    assert cost["full_steps"] + cost["light_steps"] == seen[0].steps
+    # A closure computes the gradients within the step, and a scaler divides them: native code leaves both to Python.
+    assert (cost["sighted_steps"] > 15) is (name not in ("lbfgs", "grad_scaler"))
 
 
 def test_a_question_within_a_stretch_and_between_two_loses_no_step() -> None:

@@ -474,9 +474,9 @@ class Capture:
         self.losses.begin_step()
         self.models.forget_glimpse()
         if not full:
-            return self.stretches.go_light()
-        if not self.switch.in_full_step():
-            self.stretches.wake()
+            self.stretches.go_light()
+            return
+        self.stretches.go_full()
         self.scene.facts.clear()
         self.scene.scalars.clear()
         self.optimizers.watched.clear()
@@ -485,7 +485,7 @@ class Capture:
         self.params.begin_step()
         self.hooks.begin_step(self.steps)
         self.stretches.listen()
-        return self.stretches.read(on=self.learning.reading(self.steps))
+        self.stretches.read(on=self.learning.reading(self.steps))
 
     # -- what is where ------------------------------------------------------------------------------------------
 

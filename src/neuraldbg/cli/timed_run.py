@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from neuraldbg.cli.command import FAILED, OK
 from neuraldbg.runner.script import execute
 from neuraldbg.runner.session_guard import Watch
+from neuraldbg.show.format.run_line import steps_read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,10 +39,10 @@ def clocked(program: Program) -> int:
 
 def lines(cost: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Say what watching cost, a name and its value at a time. ``cost`` is ``coverage["cost"]`` of a diagnosis."""
-    full, sighted, light = cost["full_steps"], cost["sighted_steps"], cost["light_steps"]
-    steps = full + light
+    (full, sighted), light = steps_read(cost), cost["light_steps"]
+    steps = full + sighted + light
     layers = f"the layers of {sighted:,} more, " if sighted else ""
-    yield "steps", f"{steps:,}: {full - sighted:,} read in full, {layers}{light:,} light"
+    yield "steps", f"{steps:,}: {full:,} read in full, {layers}{light:,} light"
     yield "training by itself", _each(cost["training_s"], steps)
     yield "watching it", _each(cost["own_s"], steps)
     for name, seconds in sorted(cost["parts_s"].items(), key=lambda part: -part[1]):

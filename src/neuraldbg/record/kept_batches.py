@@ -44,7 +44,7 @@ class KeptBatches:
             return ""
         name, whole = (RunName.of(file) or RunName()).beside(f"batch-{step}", "npz"), BytesIO()
         with swallowing("keeping a batch"):
-            with zipfile.ZipFile(whole, "w") as archive:
+            with zipfile.ZipFile(whole, "w") as archive:  # numpy.savez has arguments that a name may collide with
                 for member, array in arrays.items():
                     content = BytesIO()
                     np.lib.format.write_array(content, array, allow_pickle=False)

@@ -125,8 +125,9 @@ class Stretches:
         self.until = self.learning.next_reading(step)
         if self.governor.overhead is None:
             self.until = min(self.until, self.governor.next_facts(step), self.scene.hooks.table.binning.until(step))
-        elif many > 0:
-            self._sighted_until = step + many
+            return
+        self._sighted_until = step + max(many, 0)
+        if many > 0:
             self.until = min(self.until, self._sighted_until)
 
     def _see_on(self) -> None:
@@ -142,9 +143,11 @@ class Stretches:
         hooks.rest(resting=True)
         self.scene.optimizers.allowed_s = self.governor.light_s
 
-    def wake(self) -> None:
-        """Begin full steps."""
+    def go_full(self) -> None:
+        """Begin full steps, or go on with them."""
         scene = self.scene
+        if scene.switch.in_full_step():
+            return
         self.light.leave(odd=False)
         scene.switch.read(StepMode.FULL)
         self.listen()

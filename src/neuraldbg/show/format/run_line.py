@@ -37,9 +37,9 @@ def facts_line(run: Mapping[str, Any], between: str, *, brief: bool = False) -> 
     if isinstance(ratio, (int, float)) and ratio >= 0:
         parts.append(_overhead(run, ratio, cost, brief=brief))
     if cost.get("light_steps") and not brief and "full steps" not in "".join(parts[-1:]):
-        sighted = cost.get("sighted_steps") or 0
+        full, sighted = steps_read(cost)
         more = f", the layers of {sighted:,} more" if sighted else ""
-        parts.append(f"{counted(cost['full_steps'] - sighted, 'step')} read in full{more}")
+        parts.append(f"{counted(full, 'step')} read in full{more}")
     return between.join(parts)
 
 
@@ -60,6 +60,12 @@ def _percent(ratio: float) -> str:
     return f"{100 * ratio:.1f}%" if ratio < 0.1 else f"{100 * ratio:.0f}%"
 
 
+def steps_read(cost: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the number of steps that were read in full, and of those of which only the layers were."""
+    sighted = cost.get("sighted_steps") or 0
+    return (cost.get("full_steps") or 0) - sighted, sighted
+
+
 def spent(cost: Mapping[str, Any]) -> str:
     """Write the overhead by its parts, and its limit: ``2.1 s on 14.5 s of training: 9.7 ms in each of 205 full steps,
     0.91 ms in each of 40 of which only the layers were read, 0.57 ms in each of 95 light ones; allowed: 2 s at the
@@ -71,11 +77,12 @@ def spent(cost: Mapping[str, Any]) -> str:
     if own is None or training is None or budget is None or start is None:
         return ""
     parts = cost.get("parts_s") or {}
-    full, light, lights = cost.get("full_steps") or 0, cost.get("light_steps") or 0, float(parts.get(LIGHT) or 0.0)
+    (full, sighted), light = steps_read(cost), cost.get("light_steps") or 0
+    lights = float(parts.get(LIGHT) or 0.0)
     profile = sum(float(parts.get(part) or 0.0) for part in PROFILE)
-    rest, sighted = own - lights - profile - float(parts.get(WRITING) or 0.0), cost.get("sighted_steps") or 0
+    rest = own - lights - profile - float(parts.get(WRITING) or 0.0)
     if sighted:
-        full, rest = full - sighted, float(cost.get("full_s") or 0.0)
+        rest = float(cost.get("full_s") or 0.0)
         lights = own - rest - float(cost.get("sighted_s") or 0.0) - profile
     each = [f"{_each(rest, full)} full steps"] if full and parts else []
     each += [f"{_each(cost['sighted_s'], sighted)} of which only the layers were read"] if sighted and each else []

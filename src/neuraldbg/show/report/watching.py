@@ -6,7 +6,7 @@ import shlex
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from neuraldbg.show.format.run_line import spent
+from neuraldbg.show.format.run_line import spent, steps_read
 from neuraldbg.show.format.safe_text import counted, duration, number
 
 if TYPE_CHECKING:
@@ -56,15 +56,15 @@ def watching(run: RunRecord, diagnosis: Diagnosis) -> tuple[Row, ...]:
     """Return rows about coverage and overhead."""
     coverage: dict[str, Any] = dict(run.info.coverage)
     cost = coverage.get("cost") or {}
-    never = coverage.get("never_fired") or ()
+    (full, sighted), never = steps_read(cost), coverage.get("never_fired") or ()
     coarse = int(coverage.get("coarse") or 0)
     thinned = int((run.history.width > 1).sum())
     rows = (
         ("layers seen", _of(coverage.get("seen"), coverage.get("layers"), "layers")),
         ("layers never called", ", ".join(map(str, never))),
         ("layers only called without gradients", ", ".join(map(str, coverage.get("without_grad") or ()))),
-        ("steps read in full", _of(_full(cost), run.steps, "steps") if cost else ""),
-        ("steps of which only the layers were read", number(sighted) if (sighted := cost.get("sighted_steps")) else ""),
+        ("steps read in full", _of(full, run.steps, "steps") if cost else ""),
+        ("steps of which only the layers were read", number(sighted) if sighted else ""),
         ("older steps", f"{counted(thinned, 'row')} of the record are averages over several steps" if thinned else ""),
         ("stored as averages", f"{counted(coarse, 'step')}, because the disk was too slow" if coarse else ""),
         ("batches kept beside the run file", ", ".join(map(str, _kept(coverage)))),
@@ -78,12 +78,6 @@ def watching(run: RunRecord, diagnosis: Diagnosis) -> tuple[Row, ...]:
 def _kept(coverage: Mapping[str, Any]) -> list[Any]:
     kept = coverage.get("kept_batches")
     return list(kept.values()) if isinstance(kept, dict) else []
-
-
-def _full(cost: Mapping[str, Any]) -> Any:
-    """Return the number of steps whose layers and facts were read."""
-    full = cost.get("full_steps")
-    return full - (cost.get("sighted_steps") or 0) if isinstance(full, int) else full
 
 
 def _of(part: Any, whole: Any, what: str) -> str:
