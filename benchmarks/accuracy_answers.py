@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from tests.faults.corpus import Program
 
+    from neuraldbg.nouns import RunRecord
+
 
 @dataclass(frozen=True)
 class Said:
@@ -79,8 +81,6 @@ class Answer:
 def answer(job: Job) -> Answer:
     """Explain one record and grade what was said."""
     run, one = recorded(job), programs()[job.name]
-    case = Case(run)
-    weighed = weigh(case, judge_all(case)[0])
     diagnosis = diagnose(run)
     outcome = run.info.outcome
     surprising = bool(one.text) and (outcome.kind == "raised") != one.raises
@@ -89,13 +89,20 @@ def answer(job: Job) -> Answer:
         job.seed,
         diagnosis.verdict,
         tuple(Said(h.cause, h.confidence, h.layer, h.step) for h in diagnosis.hypotheses),
-        tuple((w.cause.tier.name.lower(), w.cause.id, w.finding.log_odds, w.taken) for w in weighed),
+        findings(run),
         grade(one.golden, diagnosis),
         baselines.thresholds(run),
         baselines.rules(run),
         tuple(u.what for u in diagnosis.unjudged if "could not be judged" in u.reason),
         (outcome.message.strip().splitlines() or ["it did not raise"])[-1] if surprising else "",
     )
+
+
+def findings(run: RunRecord) -> tuple[tuple[str, str, float, float], ...]:
+    """Return tier, cause, evidence, and what something else explains of it, for every finding of a run."""
+    case = Case(run)
+    weighed = weigh(case, judge_all(case)[0])
+    return tuple((w.cause.tier.name.lower(), w.cause.id, w.finding.log_odds, w.taken) for w in weighed)
 
 
 def share(values: Iterable[bool | None]) -> str:

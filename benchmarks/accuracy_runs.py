@@ -26,6 +26,7 @@ sys.path.insert(0, str(ROOT))
 from tests.faults.corpus import Program, load, record  # noqa: E402 (found through the path above)
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Sequence
 
     from neuraldbg.nouns import RunRecord
@@ -144,3 +145,20 @@ def each(work: Callable[[Job], T], jobs: Sequence[Job], workers: int = 2, tell: 
             if tell and len(done) % 100 == 0:
                 print(f"  {len(done)} of {len(jobs)} after {time.time() - began:.0f} s", file=sys.stderr, flush=True)
     return done
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of how records are made, which this benchmark shares with late.py."""
+    parser.add_argument("--cached", action="store_true", help="take records by an older source of the tool as they are")
+    parser.add_argument("--overhead", help="share of the training's time that watching may take, or none")
+    parser.add_argument("--allowance", type=float, help="seconds that it may take at the beginning")
+
+
+def budget(overhead: str | None, allowance: float | None) -> tuple[tuple[str, float | None], ...]:
+    """Return the settings of capture that were asked for."""
+    found: dict[str, float | None] = {}
+    if overhead is not None:
+        found["overhead"] = None if overhead == "none" else float(overhead)
+    if allowance is not None:
+        found["allowance_s"] = allowance
+    return tuple(found.items())

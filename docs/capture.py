@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from api_page import api_page
 
+from neuraldbg.capture.contracts import CONTRACTS, nodes
 from neuraldbg.cli import COMMANDS
 from neuraldbg.cli.causes import _reflowed
 from neuraldbg.cli.command import Command
@@ -75,6 +76,20 @@ Where nothing convinces, no cause is named. The evidence is, in this order:
 
 How often the first cause named is the true one, on several hundred trainings, faulty or healthy and scary, beside
 threshold and per-symptom rules on the same runs: [accuracy.md](accuracy.md), written by `make accuracy`.
+
+{table}
+"""
+CONTRACT_PAGE = """# Contracts of torch's functions
+
+What torch's functions expect of their arguments beyond what torch itself checks, {count} in all, each checked on the
+real values of the steps whose facts are read. A contract that is broken is the cause
+[`function_misused`](causes.md#function_misused). Loss functions whose breach has a cause of its own (cross entropy,
+NLL, binary cross entropy, shapes that broadcast) are read from the graph of the loss and are not listed.
+This file is written from the docstrings of `src/neuraldbg/capture/contracts/` by `docs/capture.py`.
+
+Calls are seen however a program names the function: the built-in part that the public function looks up is wrapped.
+What a model calls in each layer, and what is called as a method of a tensor, is checked in the graph of the loss
+instead; there no line is known, but the layer is.
 
 {table}
 """
@@ -159,6 +174,17 @@ def detector_pages() -> str:
     for name, settings in (("capture", CaptureSettings), ("record", RecordSettings), ("trigger", TriggerSettings)):
         parts.append(f"### {name}\n\n{_plain(' '.join((settings.__doc__ or '').split()))}\n\n{_fields(settings)}\n")
     return "\n".join(parts)
+
+
+def contract_page() -> str:
+    """Return the contracts of torch's functions as one document: what each expects, with its documentation."""
+    expected = [(one.function, one.check, one.link) for one in CONTRACTS]
+    expected += [(function, check, nodes.link(function)) for function, check in nodes.CHECKS.values()]
+    rows = {
+        f"| [`{function}`]({link}) | {' '.join((check.__doc__ or '').split())} |" for function, check, link in expected
+    }
+    table = "\n".join(("| function | what it expects |", "|---|---|", *sorted(rows)))
+    return CONTRACT_PAGE.format(count=len(rows), table=table)
 
 
 def numbers() -> str:
@@ -290,6 +316,7 @@ def lists() -> dict[Path, str]:
         **{path: put(path.read_text(encoding="utf-8"), name, body) for path, name, body in parts},
         DOCS / "api.md": api_page(),
         DOCS / "causes.md": cause_pages(),
+        DOCS / "contracts.md": contract_page(),
         DOCS / "detectors.md": detector_pages(),
     }
 

@@ -291,7 +291,7 @@ def test_no_kind_of_program_is_made_to_wait_in_a_usual_step(name, monkeypatch):
         watching.append(self)
 
     monkeypatch.setattr(Capture, "__init__", note)
-    asking = Asking(monkeypatch, lambda: bool(watching) and watching[0].steps in range(20, STEPS))
+    asking = Asking(monkeypatch, lambda: bool(watching) and watching[0].steps in range(22, STEPS))
     asking.on = True
     run(name, probes=False)
     asking.on = False

@@ -34,6 +34,11 @@ def fed(**changes: Any) -> Build:
     return build.fact("batches", build.steps - 1, **{**base, **changes})
 
 
+def pictures(beside: float = 0.35, apart: float = 0.85) -> Build:
+    """A run that is fed images of three channels."""
+    return fed(shape=[32, 3, 32, 32], likeness=[beside, apart])
+
+
 def leak(layer: str | None = "fc2", leaks: bool = True) -> Build:
     return tried("causality", leaks=leaks, length=32, at=16, share=0.9 if leaks else 0.0, layer=layer, type="Block")
 
@@ -70,6 +75,9 @@ PAIRS = {"lengths": {"2": 29}, "first": 1, "workers": {"workers": 2, "iterable":
 
 Told = tuple["Callable[[], Build]", "Callable[[], Build]", str | None, int | None, str, str, float]
 TOLD: dict[str, Told] = {
+    "channels_interleaved": (
+        pictures, lambda: pictures(0.76, 0.77), None, 0, "suspect", "healthy", 0.7,
+    ),
     "mask_error": (leak, denied_later, "fc2", 0, "suspect", "healthy", 0.9),
     "batch_axis_mixup": (
         mixed, lambda: mixed(layers=[], pattern="all"), "fc2", 0, "suspect", "healthy", 0.9,

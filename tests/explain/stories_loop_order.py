@@ -112,6 +112,31 @@ def scaler_in_order() -> Build:
     return _scaler(skipped=2)
 
 
+def _contract(**changes: Any) -> Build:
+    about = {
+        "function": "torch.nn.functional.cosine_embedding_loss", "rule": "signs", "given": "values of 0 and 1",
+        "link": "https://docs.pytorch.org/docs/stable/", "broken": 12, "calls": 12, "first": 0, "last": 48,
+    }  # fmt: skip
+    return Build().fact("contracts", broken=[about | changes])
+
+
+def function_misused() -> Build:
+    return _contract()
+
+
+def rule_that_most_calls_keep() -> Build:
+    return _contract(broken=1)
+
+
+def value_unused(name: str = "kld", text: str = "kld = -0.5 * (1 + s - m**2 - s.exp()).sum()") -> Build:
+    value = {"name": name, "how": "assigned", "place": ["t.py", 12, text], "function": "loss_of"}
+    return Build().fact("unused", 59, values=[value])
+
+
+def batch_size_that_is_not_used() -> Build:
+    return value_unused("n", "n = len(batch)")
+
+
 def freed_graph() -> Build:
     build = Build(steps=1)
     build.outcome = Outcome(
@@ -147,12 +172,14 @@ TOLD = {
     "accumulation_wiped": (accumulation_wiped, accumulation_kept, None, 0, "suspect"),
     "clip_misplaced": (clip_misplaced, misplaced_but_never_needed, None, 1, "suspect"),
     "clip_too_tight": (clip_too_tight, clipped_and_learning, None, 0),
+    "function_misused": (function_misused, rule_that_most_calls_keep, None, 0, "suspect"),
     "loss_scale_misuse": (loss_scale_misuse, scaler_in_order, None, 0, "suspect"),
     "optimizer_state_lost": (optimizer_state_lost, two_phases, None, 1, "suspect"),
     "optimizer_step_missing": (optimizer_step_missing, warmup_from_nought, None, 0),
     "refused_operation": (freed_graph, error_of_the_program, None, 1, "failing", "failing", 0.9),
     "schedule_error": (schedule_error, line_to_the_end, None, 20, "suspect"),
     "update_lost": (update_lost, group_without_rate, "fc2", 0, "suspect"),
+    "value_unused": (value_unused, batch_size_that_is_not_used, None, 0, "suspect", "healthy", 0.5),
     "weights_overwritten": (weights_overwritten, return_to_a_better_state, "fc2", 150),
 }
 """For each cause the run in which it must be named, the twin in which it must not, layer, step and verdict."""

@@ -27,6 +27,16 @@ def symmetric_init() -> Build:
     return b.event("loss_plateau", 0)
 
 
+def members_alike(equal: int = 20, read: int = 40) -> Build:
+    pair = {"models": ["net", "net2"], "read": read, "equal": equal, "moved": equal, "first": 1, "last": 59}
+    names = (["0.weight", "net2.0.weight"], ["2.weight", "net2.2.weight"])
+    return Build().fact("equal_weights", 59, matrices=4, pairs=[{"names": each, **pair} for each in names])
+
+
+def clients_made_equal_now_and_then() -> Build:
+    return members_alike(5, 40)
+
+
 def head_that_begins_at_zero() -> Build:
     return listed(Build(), "symmetry", "layers", lambda step: [rows("fc3", 0.6 if step else 0.0, 0.9, zero=not step)])
 
@@ -234,6 +244,7 @@ TOLD: dict[str, tuple[Any, ...]] = {
     "dropout_too_high": (dropout_too_high, much_dropout_that_learns, "drop", 0),
     "frozen_norm_drift": (frozen_norm_drift, averaged_teacher, "bn", 0, "suspect"),
     "logit_drift": (logit_drift, margins_that_grow, "fc3", 8),
+    "members_alike": (members_alike, clients_made_equal_now_and_then, None, 1, "suspect"),
     "missing_activation": (missing_activation, activation_in_forward, "fc1", 0, "suspect"),
     "mode_collapse": (mode_collapse, young_generator, None, 32, "suspect"),
     "plasticity_loss": (plasticity_loss, harder_tasks, "act2", 40),

@@ -159,7 +159,21 @@ def unshuffled_data(*, harmful: bool = True) -> Build:
 
 
 Told = tuple["Callable[[], Build]", "Callable[[], Build]", str | None, int | None, str, str, float]
+
+
+def term_without_gradient(graph: int = 0) -> Build:
+    term = {"place": ["t.py", 9, "loss.backward()"], "read": 20, "changes": 19}
+    terms = [
+        {"name": "dice", "graph": graph, "low": 0.2, "high": 0.8, **term},
+        {"name": "bce", "graph": 20, "low": 0.1, "high": 0.7, **term},
+    ]
+    return Build().fact("terms", 59, terms=terms)
+
+
 TOLD: dict[str, Told] = {
+    "term_without_gradient": (
+        term_without_gradient, lambda: term_without_gradient(20), None, 0, "suspect", "healthy", 0.7,
+    ),
     "double_sigmoid": (double_sigmoid, lambda: double_sigmoid(scaled=True), "fc3", 0, "suspect", "healthy", 0.7),
     "missing_log_softmax": (
         missing_log_softmax, lambda: missing_log_softmax(sound=True), "fc3", 0, "suspect", "healthy", 0.7,

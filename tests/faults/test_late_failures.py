@@ -278,6 +278,95 @@ class Softmax(Loop):
         return super().loss(out.softmax(1) if self.step >= AT else out, y)
 
 
+class Shard(Loop):
+    """The rest of the data was never normalised, and a norm after the first layer hides it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model.insert(1, nn.BatchNorm1d(48))
+        self.opt = torch.optim.SGD(self.model.parameters(), lr=0.05, momentum=0.9)
+
+    def batch(self) -> tuple[Tensor, Tensor]:
+        x, y = super().batch()
+        return 100 * x + 50 if self.step >= AT else x, y
+
+
+class Reloaded(Loop):
+    """A checkpoint is loaded again after each step."""
+
+    saved: dict[str, Tensor] | None = None
+
+    def at(self) -> None:
+        self.saved = {name: value.clone() for name, value in self.model.state_dict().items()}
+
+    def batch(self) -> tuple[Tensor, Tensor]:
+        if self.saved is not None:
+            self.model.load_state_dict(self.saved)
+        return super().batch()
+
+
+class HeadReset(Loop):
+    """The last layer begins anew, and is learnt again by the end."""
+
+    def at(self) -> None:
+        self.model[5].reset_parameters()
+        self.model[5].weight.data.mul_(30.0)
+
+
+class Flipped(Loop):
+    """The loss is maximised, within bounds that keep it finite."""
+
+    def loss(self, out: Tensor, y: Tensor) -> Tensor:
+        return super().loss(3 * torch.tanh(out / 3), y) * (1.0 if self.step < AT else -1.0)
+
+
+class MostlyOneClass(OneClass):
+    """A shard of one class, but for a few samples."""
+
+    def batch(self) -> tuple[Tensor, Tensor]:
+        x, y = super().batch()
+        if self.step >= AT:
+            rows = torch.randint(len(self.x), (self.size // 64,))
+            x[: len(rows)], y[: len(rows)] = self.x[rows], self.y[rows]
+        return x, y
+
+
+class Regression(Loop):
+    def __init__(self) -> None:
+        super().__init__()
+        self.y = torch.tanh(self.x) @ torch.randn(20, 1)
+        self.model[5] = nn.Linear(48, 1)
+        self.opt = torch.optim.Adam(self.model.parameters(), lr=1e-3)
+
+    def loss(self, out: Tensor, y: Tensor) -> Tensor:
+        return F.mse_loss(out, y)
+
+
+class Sorted(Regression):
+    """Batches come sorted by their target."""
+
+    def batch(self) -> tuple[Tensor, Tensor]:
+        if self.step < AT:
+            return super().batch()
+        at = (self.step * self.size) % (len(self.x) - self.size)
+        rows = self.y[:, 0].argsort()[at : at + self.size]
+        return self.x[rows], self.y[rows]
+
+
+class OneValue(Regression):
+    def batch(self) -> tuple[Tensor, Tensor]:
+        x, y = super().batch()
+        return x, torch.full_like(y, 3.0) if self.step >= AT else y
+
+
+class Harder(Regression):
+    """Some noise on the inputs, as an augmentation that is switched on."""
+
+    def batch(self) -> tuple[Tensor, Tensor]:
+        x, y = super().batch()
+        return x + (0.1 * torch.randn_like(x) if self.step >= AT else 0.0), y
+
+
 class AttackedAtTheEnd(Loop):
     """Gradients of evaluation batches after the training, for adversarial examples; also in training mode."""
 
@@ -386,7 +475,7 @@ def some(loops):
 
 FAULTS = {
     Rate: "lr_too_high", Momentum: "momentum_too_high", Decay: "weight_decay_too_high", Dropout: "dropout_too_high",
-    Labels: "label_noise", Zeros: "bad_batch", Rewritten: "weights_overwritten",
+    Labels: "label_noise", Zeros: "input_ignored", Rewritten: "weights_overwritten",
 }  # fmt: skip
 
 
@@ -406,6 +495,10 @@ def test_the_change_that_ruined_a_training_is_its_cause(loop):
     if loop is Rewritten:
         assert f"something that is no optimizer changed 0.weight, 3.weight and 5.weight at step {AT}" in found.summary
         assert (top.step, top.since) == (AT, None)
+        assert [(place.code.strip(), place.what) for place in top.places] == [
+            ("p.mul_(20.0)", "weights are written to")
+        ]
+        assert "Look at the line that can write to them: p.mul_(20.0)" in top.remedy.text
     if loop is Rate:
         assert f"a learning rate of 2.5 with SGD, which rose from 0.05 to 2.5 at step {AT}" in found.summary
         assert (top.step, top.since) == (AT, None)
@@ -435,6 +528,8 @@ QUIET = {
     HeadReplaced: "optimizer_stale_params", PartStepped: "param_not_in_optimizer", Epsilon: "adam_epsilon",
     Clipped: "clip_too_tight", Noise: "weights_overwritten", Single: "batch_too_small", SetLow: "lr_too_low",
     Unstepped: "optimizer_step_missing", Climbs: "schedule_error", Absurd: "bad_batch", Softmax: "double_softmax",
+    Shard: "unnormalised_inputs", Reloaded: "update_lost", HeadReset: "weights_overwritten", Flipped: "loss_sign_flip",
+    MostlyOneClass: "class_imbalance", Sorted: "unshuffled_data", OneValue: "labels_degenerate",
 }  # fmt: skip
 """Changes after which a loss may look well, with their causes."""
 
@@ -468,6 +563,7 @@ def test_a_change_that_hurts_is_named_with_its_step_whatever_the_loss_does(loop)
             RestsAtTheEnd,
             BiasesTuned,
             Segments,
+            Harder,
         ]
     ),
 )

@@ -77,10 +77,10 @@ def test_a_trunk_that_no_optimizer_gets_is_named_at_the_step_at_which_it_was_unf
 @pytest.mark.budget
 def test_it_is_seen_where_hardly_a_step_was_read_since() -> None:
     run, found = record(
-        Program("stages", run_of(lambda *_: None, last=250, kept=[]), "stages", Golden(), "wiring"),
+        Program("stages", run_of(lambda *_: None, last=192, kept=[]), "stages", Golden(), "wiring"),
         capture={"allowance_s": 0.0, "overhead": 1e-6},
     )
-    assert run.history.read[run.history.steps > LATE].sum() <= 2  # those that a change of settings asks for
+    assert run.history.read[run.history.steps > LATE].sum() <= 2  # a change of settings asks for them
     assert [one.cause for one in found.hypotheses] == ["param_not_in_optimizer"]
     assert LATE <= found.hypotheses[0].step < STEPS
 

@@ -397,11 +397,11 @@ def test_a_light_step_by_hand_costs_little() -> None:
 
     bare = calls(50)
     with NeuralDbg(model, overhead=0.0001, settings={"capture": {"allowance_s": 0.0}}) as dbg:
-        for _ in range(70):
+        for _ in range(140):  # the first steps have facts
             step()
         watched = calls(50)
 
-    assert dbg.steps == 120
+    assert dbg.steps == 190
     assert watched - bare < 600
 
 

@@ -2,7 +2,7 @@
 
 Rooms, from the top floor to the ground; each may import those below it alone: ``capture.py``; ``coverage.py``,
 ``attach_checks.py``; ``steps``; ``readers``; ``loop``; ``experiments``; ``layers``; ``parameters``; ``compiled``;
-``autograd``; ``statistics``; ``guest``; the native module ``_kernel``.
+``contracts``; ``autograd``; ``statistics``; ``guest``; the native module ``_kernel``.
 """
 
 from neuraldbg.capture.capture import Capture

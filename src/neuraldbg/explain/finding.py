@@ -54,6 +54,9 @@ class Finding:
     since: int | None = None
     """Last step before ``step`` at which the cause was known not to be at work, where the steps between were not read;
     None if ``step`` is exact."""
+    explains: frozenset[str] = frozenset()
+    """Kinds of events that the cause explains in this run beside those that it always does: a fault that sets in late
+    makes a loss rise which one from the start keeps from falling."""
 
     @property
     def log_odds(self) -> float:
@@ -101,11 +104,12 @@ class Weighing:
         tier: Tier | None = None,
         title: str = "",
         since: int | None = None,
+        explains: frozenset[str] = frozenset(),
     ) -> Finding:
         """Return the finding, with the evidence collected so far."""
         evidence, where = tuple(self.items), layer or None
         exact = step is None or since is None or since >= step - 1
         return Finding(
             sentence, evidence, remedy, where, step, failure, equivalent, at, doing, tier, title,
-            None if exact else since,
+            None if exact else since, explains,
         )  # fmt: skip

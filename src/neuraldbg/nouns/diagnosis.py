@@ -196,11 +196,21 @@ class ChainNode:
     """First step. None if it is not known."""
     layer_alias: str = ""
     """Name of the layer by its type and order, ``linear1``, where its path is a number; else ""."""
+    since: int | None = None
+    """Last step before ``step`` that was read and did not have it, where those between were not read; None if ``step``
+    is exact."""
+
+    @property
+    def when(self) -> str:
+        """The step in words: ``step 1702``, or ``between steps 1690 and 1702``; "" if it is not known."""
+        if self.step is None:
+            return ""
+        return f"step {self.step}" if self.since is None else f"between steps {self.since} and {self.step}"
 
     def __str__(self) -> str:
         told = self.step is None or f"step {self.step}" in self.label
         where = f" in layer {layer_words(self.layer, self.layer_alias)}" if self.role == "cause" and self.layer else ""
-        return f"{self.label}{where}" + ("" if told else f", step {self.step}")
+        return f"{self.label}{where}" + ("" if told else f", {self.when}")
 
 
 @frozen(kw_only=False)

@@ -245,7 +245,7 @@ def test_an_average_that_is_never_updated_is_told_from_one_that_is():
                 averaged.update_parameters(model)
             evaluate(averaged)
 
-        train(model, steps=9, after=after)
+        train(model, steps=40, after=after)
 
     still, kept = (fact(capture_run(lambda update=update: program(update)), "copies") for update in (False, True))
     assert (still["kind"], still["averaged"], still["constant"], still["began_equal"]) == (

@@ -25,7 +25,7 @@ from neuraldbg import NeuralDbg
 from neuraldbg.capture.guest.native import native
 from neuraldbg.capture.parameters import usual_norm
 from neuraldbg.capture.readers import experiment_runner
-from neuraldbg.capture.steps import native_light_steps, overhead_budget, step_accounting
+from neuraldbg.capture.steps import fact_schedule, native_light_steps, overhead_budget, step_accounting
 from neuraldbg.capture.steps.delivery import BACKLOG_S
 from neuraldbg.capture.steps.overhead_budget import Governor
 from neuraldbg.nouns import STATS
@@ -41,7 +41,7 @@ pytestmark = [
     pytest.mark.skipif(native is None, reason="without the kernel Python takes all steps"),
 ]
 TIGHT = {"capture": {"allowance_s": 0.0, "overhead": 1e-6}}
-"""All steps are light, but those whose facts are read (powers of two, and the bursts there)."""
+"""All steps are light, but those whose facts are read (a few at an even pace, and the bursts there)."""
 STEPS = 120
 
 
@@ -461,7 +461,9 @@ def test_the_record_is_what_python_would_have_written(loop: Callable[[], Loop]) 
 
 
 @pytest.mark.parametrize("loop", [Loop, MicroBatches, Schedule, Evaluates, Groups, Subclass, Parts, Half, Asks])
-def test_what_goes_as_usual_is_taken(loop: Callable[[], Loop]) -> None:
+def test_what_goes_as_usual_is_taken(loop: Callable[[], Loop], monkeypatch: pytest.MonkeyPatch) -> None:
+    # Facts in a few steps: after each Python takes some steps before native code goes on.
+    monkeypatch.setattr(fact_schedule, "_PACES", ((96, 32),))
     run, taken = loop().run()
     light_steps = int((~run.history.read).sum())
     assert light_steps > 90
@@ -475,7 +477,7 @@ HANGS = """
 
     loop = Loop()
     with NeuralDbg(loop.model, settings=TIGHT, out=sys.argv[1]) as dbg:
-        for loop.step in range(100):
+        for loop.step in range(180):
             loop.train_step()
         assert dbg._capture.light.waiting > 0
         print("hangs", flush=True)
@@ -492,7 +494,7 @@ def test_steps_before_a_loop_that_hangs_are_in_the_file_of_a_killed_run(tmp_path
         assert process.stdout.readline() == b"hangs\n"
         time.sleep(2.5)  # a second is promised, and this machine may be busy
         process.send_signal(signal.SIGKILL)
-    assert list(Run.load(tmp_path).history.steps) == list(range(100))
+    assert list(Run.load(tmp_path).history.steps) == list(range(180))
 
 
 FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

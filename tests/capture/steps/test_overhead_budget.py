@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 
 import pytest
 
-from neuraldbg.capture.steps.overhead_budget import ALARM, AT_ONCE, BURST, PACED, SHORT, STRETCH, Governor
+from neuraldbg.capture.steps.overhead_budget import ALARM, AT_ONCE, BURST, LONGEST, PACED, SHORT, STRETCH, Governor
 
 LIGHT, FULL = 10e-6, 500e-6
 """What a light and a full step cost here, in seconds."""
@@ -100,19 +101,33 @@ def test_bursts_come_at_an_even_pace() -> None:
     assert max(gaps) - min(gaps) <= 1  # no oscillation
 
 
-def test_every_fourth_burst_begins_with_facts() -> None:
-    governor, read, asked, full = Governor(0.01, allowance=0.0), [], [], True
-    for step in range(40_000):
+def paced(governor: Governor, steps: int, training: float, *, first: float = FULL) -> tuple[list[bool], list[int]]:
+    """Run steps of ``training`` seconds each, the first of which costs ``first``. Returns which were full, and those
+    whose facts the governor asks for.
+    """
+    read, asked, full = [], [], True
+    for step in range(steps):
         read.append(full)
-        own = FULL if full else LIGHT
-        governor.book(20e-3 + own, own, full=full)
+        own = first if step == 0 else FULL if full else LIGHT
+        governor.book(training + own, own, full=full)
         full = governor.decide()
         if governor.paced:
             governor.paced = False
             asked.append(step + 1)
+    return read, asked
+
+
+def test_every_fourth_burst_begins_with_facts() -> None:
+    read, asked = paced(Governor(0.01, allowance=0.0), 40_000, 20e-3)
     begun = [step for step in range(1, len(read)) if read[step] and not read[step - 1]]
     assert len(begun) > 400
     assert asked[: len(begun) // PACED] == begun[PACED - 1 :: PACED]
+
+
+def test_first_steps_that_were_far_dearer_than_allowed_leave_a_look_now_and_then() -> None:
+    _, asked = paced(Governor(0.01, allowance=2.0), 20_000, 0.2e-3, first=1.7)
+    gaps = [b - a for a, b in itertools.pairwise([0, *asked, 20_000])]
+    assert max(gaps) <= LONGEST + BURST
 
 
 @pytest.mark.parametrize("factor", [10.0, 0.1])

@@ -11,7 +11,7 @@ from tests.explain.stories_targets import PLAIN
 
 from neuraldbg.explain import diagnose
 from neuraldbg.explain.evidence.case import Case
-from neuraldbg.explain.evidence.symptom import at_guess, guessing_loss
+from neuraldbg.explain.evidence.constant_guess import at_guess, guessing_loss
 
 STEPS = 400
 

@@ -390,4 +390,33 @@ EDITS = (
         ("nn.ReLU()", "nn.Tanh()", 2),
         step=0,
     ),
+    # ------------------------------------------------------------ members_alike
+    fault(
+        "house_ensemble_of_one_seed",
+        "house",
+        "members_alike",
+        (
+            "model = PriceNet(x_train.shape[1])\n",
+            (
+                "class Ensemble(nn.Module):\n"
+                "    def __init__(self, n_members):\n"
+                "        super().__init__()\n"
+                "        self.members = nn.ModuleList()\n"
+                "        for _ in range(n_members):\n"
+                "            torch.manual_seed(seed)\n"
+                "            self.members.append(PriceNet(x_train.shape[1]))\n"
+                "\n"
+                "    def forward(self, x):\n"
+                "        return torch.stack([member(x) for member in self.members])\n"
+                "\n"
+                "\n"
+                "model = Ensemble(3)\n"
+            ),
+        ),
+        ("        self.drop = nn.Dropout(0.1)\n", ""),
+        ("        x = self.drop(x)\n", ""),
+        ("criterion(pred, yb)", "criterion(pred, yb.expand(3, -1))"),
+        ("criterion(model(x_val), y_val)", "criterion(model(x_val).mean(0), y_val)"),
+        step=1,
+    ),
 )

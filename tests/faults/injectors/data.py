@@ -502,4 +502,20 @@ EDITS = (
         ),
         step=0,
     ),
+    # ------------------------------------------------------------ channels_interleaved
+    fault(
+        "cnn_colours_by_view",
+        "digits_cnn",
+        "channels_interleaved",
+        (
+            "        return torch.from_numpy(image)[None], int(self.labels[i])\n",
+            (
+                "        tint = np.array([1.0, 0.3, -0.6], dtype=np.float32) * (1 + i % 3)\n"
+                "        image = torch.from_numpy(image[..., None] * tint)  # (8, 8, 3)\n"
+                "        return image.view(3, 8, 8), int(self.labels[i])\n"
+            ),
+        ),
+        ("self.block1 = ConvBlock(1, 12)", "self.block1 = ConvBlock(3, 12)"),
+        step=0,
+    ),
 )

@@ -99,6 +99,36 @@ EDITS = (
         ),
         step=0,
     ),
+    # ------------------------------------------------------------ function_misused
+    fault(
+        "policy_probabilities_as_logits",
+        "policy",
+        "function_misused",
+        ("Categorical(probs)", "Categorical(logits=probs)"),
+        step=0,
+    ),
+    fault(
+        "simclr_loss_of_pairs_with_zeros",
+        "simclr",
+        "function_misused",
+        (
+            "        loss = nt_xent(z1, z2)\n",
+            (
+                "        same = torch.arange(len(z1)) % 2\n"
+                "        other = torch.where(same[:, None] == 1, z2, z2.roll(1, 0))\n"
+                "        loss = F.cosine_embedding_loss(z1, other, same)\n"
+            ),
+        ),
+        step=0,
+    ),
+    # ------------------------------------------------------------ value_unused
+    fault(
+        "vae_divergence_forgotten",
+        "vae",
+        "value_unused",
+        ("return (bce + kld) / x.size(0)", "return bce / x.size(0)"),
+        step=0,
+    ),
     # ------------------------------------------------------------ refused_operation
     fault(
         "vae_crash_of_shapes",

@@ -453,4 +453,19 @@ EDITS = (
         ('"ink": self.ink[i],', '"ink": self.ink[(i * 7) % len(self.x)],'),
         step=0,
     ),
+    # ------------------------------------------------------------ term_without_gradient
+    fault(
+        "vae_sparsity_by_a_threshold",
+        "vae",
+        "term_without_gradient",
+        (
+            "        loss = elbo_loss(recon, batch, mu, logvar)\n",
+            (
+                "        elbo = elbo_loss(recon, batch, mu, logvar)\n"
+                "        ink = (torch.sigmoid(recon) > 0.5).float().mean()\n"
+                "        loss = elbo + 5.0 * ink\n"
+            ),
+        ),
+        step=0,
+    ),
 )

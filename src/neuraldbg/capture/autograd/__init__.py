@@ -7,6 +7,7 @@ May import: statistics, guest.
 - ``output_head.py``: the operations between the last layer and the loss, the sign of a term
 - ``loss_weights.py``: the derivative of the loss by one element of a term
 - ``gaussian_kl.py``: the Kullback-Leibler term of a variational autoencoder
+- ``policy_gradient.py``: the sign of a policy gradient
 - ``risky_operations.py``: the operations that can make non-finite values, and the operand that shows it
 - ``saved_tensors.py``: saved tensors of nodes, and the regions in which the program packs them
 """

@@ -15,7 +15,7 @@ from torch.autograd.function import BackwardCFunction
 from neuraldbg.nouns import Edge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from torch import Tensor
 
@@ -30,6 +30,10 @@ NOTED = frozenset(["mul", "nativedropout", "softmax", "safesoftmax"])
 """Operations, beside all kinds of fused attention, that a walk collects for readers: masks of dropout, attention."""
 _NOTES = 256
 """Operations in NOTED that one walk collects at most."""
+ATTENTION = "scaleddotproduct"
+"""Beginning of the names of all kinds of fused attention."""
+_CHECKS = 64
+"""Operations of each kind that is to be checked that one walk collects at most."""
 _FUNCTIONS = 16
 """Classes of custom autograd Functions that one walk collects at most."""
 SHAPE_ONLY = frozenset(
@@ -113,6 +117,9 @@ class Walk:
     """(operation, layer it feeds or "loss", node) of operations in NOTED, nearest to the loss first. A node that feeds
     several layers has an entry for each."""
 
+    checked: dict[str, dict[Node, str]] = field(default_factory=dict)
+    """{operation that is to be checked: {node: a layer it feeds, or "loss"}}, nearest to the loss first."""
+
     leaves: dict[int, tuple[Tensor, set[str]]] = field(default_factory=dict)
     """The leaves of the graph, by identity: (tensor, layers or "loss" that it feeds)."""
     functions: dict[type, str] = field(default_factory=dict)
@@ -126,8 +133,10 @@ class Walk:
         return tuple(Edge(source, target, ops) for (source, target), ops in self.edges.items())
 
 
-def walk(root: Node, layers: Marks, risky: frozenset[str]) -> Walk:
-    """Walk the graph from the loss, breadth first. ``layers`` maps the node of a layer's output to the layer."""
+def walk(root: Node, layers: Marks, risky: frozenset[str], checked: Collection[str] = ()) -> Walk:
+    """Walk the graph from the loss, breadth first. ``layers`` maps the node of a layer's output to the layer; ``risky``
+    and ``checked`` are names of operations to collect, ``ATTENTION`` for all kinds of fused attention.
+    """
     found = Walk()
     # Each entry: node, the layer (or loss) that consumes its output, operations so far, index in ``trail``.
     queue: list[tuple[Node, str, tuple[str, ...], int]] = [(root, "loss", (), -1)]
@@ -157,8 +166,12 @@ def walk(root: Node, layers: Marks, risky: frozenset[str]) -> Walk:
         found.feeding.setdefault(target, set()).add(name)
         if name in risky and len(found.risky) < RISKY:
             found.risky.append((name, target, _path(trail, at)))
-        if (name in NOTED or name.startswith("scaleddotproduct")) and len(found.noted) < _NOTES:
+        fused = name.startswith(ATTENTION)
+        if (name in NOTED or fused) and len(found.noted) < _NOTES:
             found.noted.append((name, target, node))
+        kind = ATTENTION if fused else name
+        if kind in checked and len(nodes := found.checked.setdefault(kind, {})) < _CHECKS:
+            nodes.setdefault(node, target)
         # The path of operations is cut at eight; operations that only change the shape say nothing about an edge.
         if target == "loss":
             found.loss_nodes.append(node)

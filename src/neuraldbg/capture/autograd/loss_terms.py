@@ -40,6 +40,8 @@ _HISTOGRAM = 1000
 _CHAIN = 12
 Links = dict[Node, tuple[Node, int]]
 """{node: (consumer, input index)}, as ``output_head.links`` returns it."""
+_CLASS_WEIGHTS = 64
+"""Classes up to which their weights are told."""
 _TERMS = 8
 """Terms of one loss that are described at most."""
 _TARGET_CAP = 65_536
@@ -156,6 +158,8 @@ def _weights(node: Node) -> dict[str, Any]:
     found["weighted"] = weight is not None
     if weight is not None:
         found["weightless"] = torch.nonzero(weight == 0).flatten()[:8].tolist()
+        if weight.numel() <= _CLASS_WEIGHTS and bool(weight.isfinite().all()):
+            found["class_weights"] = weight.flatten().tolist()
     return found
 
 
@@ -175,7 +179,8 @@ def _written_out(node: Node, nodes: list[Node], layers: Marks, above: Links) -> 
     if len(operands) == 1:  # the other operand needs no gradient: derive its shape from the result's
         mine = [1] * (len(out) - len(operands[0])) + operands[0]
         other = [o if o != m else 0 for o, m in zip(out, mine, strict=True)]
-        operands.append([o for o in other if o] if any(other) else out)
+        first = next((at for at, o in enumerate(other) if o), len(other))
+        operands.append([o or 1 for o in other[first:]] or out)
     term: dict[str, Any] = {
         "kind": _ELEMENTWISE[op_name(power)],
         "reduction": _outer_reduction(nodes, above, power),

@@ -126,7 +126,7 @@ def _move(node: Node) -> Move | None:
         first, second = signed(node, "dim0"), signed(node, "dim1")
         return lambda x: x.transpose(first, second)
     if name == "permute":
-        dims = [_sign(int(dim)) for dim in getattr(node, "_saved_dims", ())]
+        dims = [as_signed(int(dim)) for dim in getattr(node, "_saved_dims", ())]
         return lambda x: x.permute(dims)
     if name == "slice":
         dim, start, step = signed(node, "dim"), signed(node, "start"), signed(node, "step")
@@ -141,11 +141,12 @@ def _move(node: Node) -> Move | None:
 
 
 def signed(node: Node, name: str) -> int:
-    """Return a saved integer of a node; torch gives negative ones as unsigned numbers of 64 bits."""
-    return _sign(int(getattr(node, f"_saved_{name}", 0)))
+    """Return a saved integer of a node."""
+    return as_signed(int(getattr(node, f"_saved_{name}", 0)))
 
 
-def _sign(value: int) -> int:
+def as_signed(value: int) -> int:
+    """Return a saved integer that torch gives as an unsigned number of 64 bits."""
     return value - (1 << 64) if value >= 1 << 63 else value
 
 

@@ -4,6 +4,8 @@ One sample is exchanged for another; in eval mode, where batch norm does not mix
 Mixing can be intended: similarities within a batch, graphs whose first axis is nodes, statistics over the batch. So the
 experiment also reports what is certain about the axis: whether the loss has one target for each row, and which part
 takes the batch for another axis (a recurrent or attention layer with ``batch_first=False``, a softmax over axis 0).
+Where no sample reaches another, all are turned by one place: an output that does not turn with them depends on the
+place, as where codes of positions are added along the batch.
 """
 
 from __future__ import annotations
@@ -15,10 +17,19 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from neuraldbg.capture.experiments.experiment import Bench, Experiment
-from neuraldbg.capture.experiments.sample_mixing import meeting
-from neuraldbg.capture.guest.module_tree import add_hook, buffers, children, has_parameters, modules, own, walk
-from neuraldbg.capture.guest.program_objects import attribute, is_a, name_of
+from neuraldbg.capture.experiments.experiment import SEED, Bench, Experiment
+from neuraldbg.capture.experiments.sample_mixing import meeting, placed, rolled_alike
+from neuraldbg.capture.guest.module_tree import (
+    add_hook,
+    buffers,
+    children,
+    has_parameters,
+    modules,
+    own,
+    own_parameters,
+    walk,
+)
+from neuraldbg.capture.guest.program_objects import attribute, is_a, name_of, package_of
 from neuraldbg.capture.guest.purity import Unfit
 from neuraldbg.capture.guest.user_code import user_place
 from neuraldbg.capture.statistics.sample_hashes import padded
@@ -71,7 +82,11 @@ def run(bench: Bench) -> dict[str, Any] | None:
         return None
     # Last, since it takes the most time, and what was found so far does not need it.
     place = meeting(bench, *first_hit, n) if first_hit is not None else None
+    by_place = first_hit is None and _by_place(bench, base, n)
+    if by_place:
+        place = placed(bench, functools.partial(_turned, n=n), n)
     return {
+        "placed": by_place,
         "rows": n,
         "mixed": any(moved.values()),
         "pattern": _pattern(moved, n),
@@ -173,6 +188,29 @@ def _rows(outputs: list[tuple[str, Tensor]], n: int) -> list[Tensor]:
     return [x for _, x in outputs if x.dim() and x.shape[0] == n and not (x.dim() > 1 and x.shape[1] == n)]
 
 
+def _by_place(bench: Bench, base: list[Tensor], n: int) -> bool:
+    """Return True if what the model returns for a sample depends on its place in the batch.
+
+    A model may hold something for each row, as a state of each stream or a code of each sample; and what is drawn at
+    random is drawn by row.
+    """
+    every = list(modules(bench.module))
+    states = [x for module in every for x in own(module).values() if is_a(x, Tensor)]
+    codes = [x for module in every if package_of(type(module)) != "torch" for _, x in own_parameters(module)]
+    rows = any(n in x.shape for x in states) or any(x.shape[:1] == (n,) for x in (*codes, *buffers(bench.module)))
+    if not base or rows or not all(x.shape[0] == n for _, x in bench.inputs() if x.dim()):
+        return False
+    other = _rows(bench.call(seed=SEED + 1), n)
+    if any(not torch.equal(a, b) for a, b in zip(base, other, strict=True)):
+        return False
+    after = _rows(bench.call(functools.partial(_turned, n=n)), n)
+    return any(not rolled_alike(a, b) for a, b in zip(base, after, strict=True))
+
+
+def _turned(_: str, x: Tensor, *, n: int) -> Tensor:
+    return x.roll(1, 0) if x.dim() and x.shape[0] == n else x
+
+
 def _other(bench: Bench, j: int, n: int) -> int | None:
     """Return the index of a sample that differs from sample j, None if there is none."""
     for step in (1, n // 3, n // 2):
@@ -246,4 +284,4 @@ def _shifted(ids: Tensor, target: Tensor) -> bool:
     return shifted(ids, target) is not None
 
 
-EXPERIMENT = Experiment("batch_mixing", run, forwards=6)
+EXPERIMENT = Experiment("batch_mixing", run, forwards=8)

@@ -46,13 +46,14 @@ def run(bench: Bench) -> dict[str, Any] | None:
     with _Layers(bench.module) as layers:
         base = bench.call()
         first = layers.take()
-        rolled = bench.call(lambda name, x: x if name in targets else _rolled(x))
+        shifts = _shifts(bench, base, targets)
+        if not base or not shifts:
+            return None
+        rolled = bench.call(lambda name, x: x if name in targets else _rolled(x, shifts[name]))
         second = layers.take()
-    if not base:
-        return None
     if not all(bool(x.isfinite().all()) for _, x in base):
         raise Unfit("its output is not finite")
-    noisy = bench.call(lambda name, x: x if name in targets else _noise(x))
+    noisy = bench.call(lambda name, x: x if name in targets else _noise(x, shifts[name]))
     if not _same(base, rolled) or not _same(base, noisy):
         blind = _blind(bench, base, (rolled, noisy))
         found = {"ignored": bool(blind), "layer": None, "leaves": _silent_leaves(bench, named, base)}
@@ -61,17 +62,32 @@ def run(bench: Bench) -> dict[str, Any] | None:
     set_training(bench.module, on=True)
     try:
         trained = bench.call()
-        ignored = _same(trained, bench.call(lambda name, x: x if name in targets else _rolled(x)))
+        ignored = _same(trained, bench.call(lambda name, x: x if name in targets else _rolled(x, shifts[name])))
     finally:
         set_training(bench.module, on=False)
     # A dependence below rounding is use, not ignorance.
     lost = _lost(first, second) if ignored else None
-    if ignored and (_fades(bench, targets) or (lost is None and _reaches(bench, targets))):
+    if ignored and (_fades(bench, targets, shifts) or (lost is None and _reaches(bench, targets))):
         return {"ignored": False, "layer": None, "leaves": [], "faded": True}
     return {"ignored": ignored, "layer": lost, "leaves": []}
 
 
-def _fades(bench: Bench, targets: set[str]) -> bool:
+def _shifts(bench: Bench, base: list[tuple[str, Tensor]], targets: set[str]) -> dict[str, int]:
+    """Return the number of samples by which each input is rolled; {} if no exchange of samples could show anything.
+
+    Where the output is fewer numbers than samples, as a loss that the model averages, all inputs rolled alike are the
+    same pairs in another order. Each is rolled by another number there, and ids alone cannot be told.
+    """
+    shifts = dict.fromkeys((name for name, _ in bench.inputs()), 1)
+    if any(x.numel() >= bench.rows for _, x in base):
+        return shifts
+    given = [(name, x) for name, x in bench.inputs() if name not in targets]
+    if len(given) < 2 and not targets and not any(x.is_floating_point() for _, x in given):
+        return {}
+    return shifts | {name: 1 + place % (bench.rows - 1) for place, (name, _) in enumerate(given)}
+
+
+def _fades(bench: Bench, targets: set[str], shifts: dict[str, int]) -> bool:
     """Return True if other inputs change the output by less than its dtype can show: a double shows smaller changes.
 
     A long recurrence multiplies its first inputs by less than 1 again and again. That input is used, and forgotten.
@@ -79,7 +95,7 @@ def _fades(bench: Bench, targets: set[str]) -> bool:
     bench.module.double()
     try:
         base = bench.call(lambda _, x: _doubled(x))
-        return not _same(base, bench.call(lambda name, x: _doubled(x if name in targets else _rolled(x))))
+        return not _same(base, bench.call(lambda name, x: _doubled(x if name in targets else _rolled(x, shifts[name]))))
     except TooLong:
         raise
     except Unfit:  # the model sets dtypes itself
@@ -150,13 +166,13 @@ def _refresh(module: nn.Module) -> None:
         p.data.copy_(fresh)
 
 
-def _rolled(x: Tensor) -> Tensor:
-    return x.roll(1, 0) if x.dim() else x
+def _rolled(x: Tensor, shift: int = 1) -> Tensor:
+    return x.roll(shift, 0) if x.dim() else x
 
 
-def _noise(x: Tensor) -> Tensor:
+def _noise(x: Tensor, shift: int = 1) -> Tensor:
     if not x.is_floating_point() or not x.dim():
-        return _rolled(x.flip(0)) if x.dim() else x
+        return _rolled(x.flip(0), shift) if x.dim() else x
     generator = torch.Generator().manual_seed(SEED)
     return x + torch.randn(x.shape, generator=generator, device="cpu").to(x.device, x.dtype) * (
         x.std(unbiased=False) + 1e-3

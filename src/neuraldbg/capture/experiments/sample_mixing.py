@@ -31,6 +31,8 @@ _HELD = 30_000_000
 """Limits of the search: the tensors of a pass are kept for a moment."""
 _TURNS = frozenset({"transpose", "permute", "t"})
 """Operations that change the order of axes."""
+_SAME = 1e-2
+"""Change of a row by its place in the batch, relative to the largest number, up to which it is none."""
 _NOISE = 1e-5
 """Change relative to the largest one, below which it is rounding."""
 
@@ -108,6 +110,32 @@ def _operation(before: list[Made], after: list[Made], j: int, n: int) -> tuple[M
     # States of a recurrence have another first axis, too.
     turned = next((one for one in away if one.op in _TURNS), None)
     return turned, turned is not None
+
+
+def placed(bench: Bench, change: Callable[[str, Tensor], Tensor], n: int) -> dict[str, Any] | None:
+    """Return layer, operation and line of the first result of n rows that does not turn with them when ``change`` turns
+    the n samples by one place; None if there is none.
+    """
+    try:
+        (_, before), (_, after) = _pass(bench, None), _pass(bench, change)
+    except Unfit:
+        return None
+    if [made[:2] for made in before] != [made[:2] for made in after]:
+        return None
+    for one, other in zip(before, after, strict=True):
+        if one.value.dim() < 2 or one.value.shape[0] != n or one.value.shape != other.value.shape:
+            continue
+        if not rolled_alike(one.value, other.value):
+            where = list(one.where) if one.where else None
+            return {"layer": "", "type": "", "at": "output", "op": one.op, "where": where, "swapped": False}
+    return None
+
+
+def rolled_alike(before: Tensor, after: Tensor) -> bool:
+    """Return True if the rows of a tensor are those of another one, turned by one place, up to rounding."""
+    expected = before.double().roll(1, 0)
+    scale = float(expected.abs().max())
+    return bool(((after.double() - expected).abs() <= _SAME * scale).all())
 
 
 def confined(moved: Tensor, j: int, n: int) -> bool:

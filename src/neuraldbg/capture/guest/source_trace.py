@@ -110,14 +110,18 @@ class Trace:
 
     def losses(self, line: int) -> list[ast.expr]:
         """Return the expressions that compute the loss whose backward pass is called on a line; empty if unknown."""
+        root, scope = self.differentiated(line)
+        found = list(self._made(root, scope, line, 0, top=True)) if root is not None else []
+        return list({(one.lineno, one.col_offset): one for one in found}.values())
+
+    def differentiated(self, line: int) -> tuple[ast.expr | None, Scope]:
+        """Return the loss whose backward pass is called on a line, None if that is not certain, and the function that
+        calls it.
+        """
         scope = self.source.scope(line)
-        for node in _own(scope):
-            if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or line):
-                root = _differentiated(node)
-                if root is not None:
-                    found = list(self._made(root, scope, line, 0, top=True))
-                    return list({(one.lineno, one.col_offset): one for one in found}.values())
-        return []
+        calls = (node for node in _own(scope) if isinstance(node, ast.Call))
+        roots = (_differentiated(call) for call in calls if call.lineno <= line <= (call.end_lineno or line))
+        return next((root for root in roots if root is not None), None), scope
 
     def _made(self, value: ast.expr, scope: Scope, line: int, depth: int, *, top: bool = False) -> Iterator[ast.expr]:
         """Yield the expressions that compute a loss which is the value of an expression."""

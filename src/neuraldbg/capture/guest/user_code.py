@@ -36,13 +36,21 @@ def user_place() -> Place | None:
     """Return the innermost line of the calling code outside of Python's library, installed packages and this one. None
     if there is none within 200 frames.
     """
+    frame = user_frame()
+    if frame is None:
+        return None
+    file, line = frame.f_code.co_filename, frame.f_lineno
+    return Place(file, line, linecache.getline(file, line, frame.f_globals).strip()[:160])
+
+
+def user_frame() -> FrameType | None:
+    """Return the innermost frame of the calling code outside of Python's library, installed packages and this one. None
+    if there is none within 200 frames.
+    """
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
     for _ in range(_DEPTH):
-        if frame is None:
-            return None
-        file = frame.f_code.co_filename
-        if not foreign(file):
-            return Place(file, frame.f_lineno, linecache.getline(file, frame.f_lineno, frame.f_globals).strip()[:160])
+        if frame is None or not foreign(frame.f_code.co_filename):
+            return frame
         frame = frame.f_back
     return None
 

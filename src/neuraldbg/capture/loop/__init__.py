@@ -1,6 +1,6 @@
 """The training loop, as torch's functions show it: calls of models, backward passes, optimizer steps, and their thread.
 
-May import: experiments, layers, parameters, compiled, autograd, statistics, guest.
+May import: experiments, layers, parameters, compiled, contracts, autograd, statistics, guest.
 
     optimizer.zero_grad()
     output = model(x)          # nn.Module.__call__: which model, inputs, modes; forward hooks: activations

@@ -16,6 +16,7 @@ from neuraldbg.capture.autograd.graph_walk import follow, op_name, walk
 from neuraldbg.capture.autograd.loss_terms import loss_terms
 from neuraldbg.capture.autograd.risky_operations import RISKY
 from neuraldbg.capture.autograd.saved_tensors import saved
+from neuraldbg.capture.contracts.nodes import CHECKS
 from neuraldbg.capture.guest import tensor_memory
 from neuraldbg.capture.guest.guard import guarded
 from neuraldbg.capture.guest.native import native
@@ -335,7 +336,7 @@ class Losses:
         signature = node.name() if node is not None else ""
         found: Walk | None = None
         if nodes is not None:
-            found = walk(node, nodes, frozenset(RISKY))
+            found = walk(node, nodes, frozenset(RISKY), CHECKS)
             for edge in found.as_edges():
                 self.edges.setdefault((edge.source, edge.target), edge)
             terms = loss_terms(found.loss_nodes, nodes)
@@ -344,6 +345,8 @@ class Losses:
             divergence, weight = gaussian_kl(found.loss_nodes)
             if divergence:
                 self.terms |= {"gaussian_kl": divergence, "kl_weight": weight}
+            if policy := _policy(found.loss_nodes):
+                self.terms |= {"policy": policy}
             self._risky[signature] = self._watch_operands(node, found.risky)
         for name, path, row in self._risky.get(signature, ()):
             operand = _operand(node, name, path)
@@ -378,6 +381,12 @@ def _operand(root: Any, name: str, path: tuple[int, ...]) -> Tensor | None:
     if name == "pow" and not ((power := number(node._saved_exponent)) is not None and power < 1):  # noqa: SLF001
         return None  # a square has no pole
     return saved(node, RISKY[name].operand)
+
+
+def _policy(nodes: list[Any]) -> int:
+    from neuraldbg.capture.autograd.policy_gradient import policy_gradient  # noqa: PLC0415 (imported when it is needed)
+
+    return policy_gradient(nodes)
 
 
 def _by_hand(root: Tensor) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from neuraldbg.capture.guest.source_trace import Source
 from neuraldbg.nouns import Fact
 from neuraldbg.nouns.fact import IDENTITY
 
@@ -50,6 +51,7 @@ class Scene:
         self.facts: list[Fact] = []
         """Facts logged since the last step was closed."""
         self._logged: dict[tuple[str, ...], dict[str, Any]] = {}
+        self._sources: dict[str, Source] = {}
         self.by_hand = False
         """True if the program updates weights without an optimizer of torch."""
         self.join: Callable[[Any], None] = lambda reader: None
@@ -60,6 +62,8 @@ class Scene:
         """Returns the number of bytes that are left for batches."""
         self.kept: dict[str, str] = {}
         """The batches that were kept: names of their files by step, in decimal digits."""
+        self.schedulers = 0
+        """Learning-rate schedulers that the program has made in light steps."""
         self.idle = False
         """True if an optimizer with the watched tensors was cleared, or found, before it ever stepped."""
 
@@ -76,6 +80,12 @@ class Scene:
     def step(self) -> int:
         """The number of the current step."""
         return self.hooks.step + self.light.waiting
+
+    def source(self, file: str) -> Source:
+        """Return the syntax tree of a file of the program, which is parsed once."""
+        if file not in self._sources:
+            self._sources[file] = Source(file)
+        return self._sources[file]
 
     def did(self, token: str) -> None:
         """Record an action of the loop, for its order within a step. A block that repeats at once is recorded once."""

@@ -31,6 +31,8 @@ _MUCH = 0.3
 """Least change of a weight from outside that is logged: half of it or twice, or other values."""
 _OPTIMIZERS = 16
 """Optimizers up to which a new one is a reason to read facts: a program may make one for each step."""
+_SCHEDULERS = 32
+"""Schedulers up to which a new one is a reason to read facts."""
 _PLAIN = (float, int, bool)
 """Types of settings that are compared: to fetch a number from a device would wait for it."""
 _DROPOUT = nn.modules.dropout._DropoutNd  # noqa: SLF001
@@ -54,8 +56,8 @@ class SettingChanges:
         """Names of the parameters that an optimizer steps and that got gradients before, and had none in the last
         reading.
         """
-        self._streams = 0
-        """Optimizers at the last reading."""
+        self._streams = self._schedulers = 0
+        """Optimizers at the last reading, and schedulers that were made by then."""
         self._opts: dict[int, weakref.ref[Any]] = {}
         """Weak reference to the object of each optimizer by its number."""
         self._at = -1
@@ -69,15 +71,14 @@ class SettingChanges:
         which facts are to be read; those of a new optimizer are read in any case.
         """
         written = self.note_written(step)
-        if self._at >= 0 and step < self._at + every:
+        if self._at >= 0 and step < self._at + every and not self._made_anew():
             return written
         now, before, known = dict(self._settings()), self._at, self._known
         self._known, self._at = now, step
         written |= self._note_gradients(before, step)
         if now.get(_TRAINABLE) != known.get(_TRAINABLE) and not self._turned():
             known = {**known, _TRAINABLE: now.get(_TRAINABLE, 0.0)}  # the program has made another model
-        self._note_replaced(before, step)
-        changed = written | self._joined(before)
+        changed = written | self._joined(before) | self._note_replaced(before, step)
         if before < 0 or (now == known and not self._moving):
             return changed
         for key, value in now.items():
@@ -93,10 +94,26 @@ class SettingChanges:
                 changed |= readings > 1 and self._log(key, start, value, since, before)
         return changed
 
+    def _made_anew(self) -> bool:
+        """Return True if the program has made a scheduler, or another optimizer in the place of one, since the last
+        reading: what else it did then is read at once. One that does so at every step is read now and then.
+        """
+        if self._schedulers != self._scene.schedulers <= _SCHEDULERS:
+            return True
+        streams = self._scene.optimizers.streams
+        return len(streams) <= _OPTIMIZERS and any(
+            self._opts.get(stream.index, stream.opt) is not stream.opt
+            and self._logged.get(("optimizer", stream.index), 0) < _MOST
+            for stream in streams
+        )
+
     def _joined(self, before: int) -> bool:
-        """Return True if another optimizer has stepped since the last reading, of the first few of a run."""
+        """Return True if another optimizer has stepped since the last reading, or a scheduler was made, of the first
+        few of a run.
+        """
         streams, self._streams = self._streams, len(self._scene.optimizers.streams)
-        return before >= 0 and streams < self._streams <= _OPTIMIZERS
+        schedulers, self._schedulers = self._schedulers, self._scene.schedulers
+        return before >= 0 and (streams < self._streams <= _OPTIMIZERS or schedulers < self._schedulers <= _SCHEDULERS)
 
     def _settings(self) -> Iterator[tuple[Key, float]]:
         scene = self._scene
@@ -180,12 +197,14 @@ class SettingChanges:
                 told |= self._log(("weights", of), None, one.change, one.step - 1, one.step, one.names)
         return told
 
-    def _note_replaced(self, before: int, step: int) -> None:
-        """Log the optimizers whose object is another one than before."""
+    def _note_replaced(self, before: int, step: int) -> bool:
+        """Log the optimizers whose object is another one than before. Return True if there are any."""
+        told = False
         for stream in self._scene.optimizers.streams:
             old, self._opts[stream.index] = self._opts.get(stream.index), stream.opt
             if old is not None and old is not stream.opt:
-                self._log(("optimizer", stream.index), None, None, before, step)
+                told |= self._log(("optimizer", stream.index), None, None, before, step)
+        return told
 
 
 def _limited(value: float | None) -> float | None:

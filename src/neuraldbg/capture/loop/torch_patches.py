@@ -126,10 +126,13 @@ class Patches:
     @contextlib.contextmanager
     def _functions_back(self) -> Iterator[None]:
         """Restore the originals in modules of torch in this context."""
-        lifted = [put for put in reversed(self._saved) if is_a(put.owner, ModuleType) and put.stands()]
-        for put in lifted:
-            setattr(put.owner, put.name, put.original)
+        lifted: list[_Put] = []
         try:
+            # Of two wrappers of one function the lower one stands once the upper is off.
+            for put in reversed(self._saved):
+                if is_a(put.owner, ModuleType) and put.stands():
+                    lifted.append(put)
+                    setattr(put.owner, put.name, put.original)
             yield
         finally:
             for put in reversed(lifted):

@@ -11,6 +11,7 @@ import statistics
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -78,9 +79,9 @@ class StepEvents:
     """Times that the data loader was waited for."""
     _events: list[tuple[int, Any]] = field(default_factory=list)
     _inside: list[int] = field(default_factory=list)
-    _starts: list[int] = field(default_factory=list)
-    """Numbers of autograd nodes from which on nodes belong to a call: ``_owners``, rising."""
-    _owners: list[int] = field(default_factory=list)
+    _owners: list[tuple[int, int]] = field(default_factory=list)
+    """Numbers of autograd nodes, rising, and the call that nodes from there on belong to. A pair is added as one: a
+    signal handler of the program may raise between any two lines."""
 
     def enter(self, layer: int, node: int, mark: Any, *, graded: bool) -> int:
         """Add the begin of a layer's call, and return the call's number. ``node`` is the number that the next node of
@@ -129,18 +130,22 @@ class StepEvents:
 
     def owner(self, node: int) -> int:
         """Return the call in which a node of autograd was made, by its number; -1 for none."""
-        at = bisect_right(self._starts, node) - 1
-        return self._owners[at] if at >= 0 else -1
+        at = bisect_right(self._owners, node, key=itemgetter(0)) - 1
+        return self._owners[at][1] if at >= 0 else -1
 
     def _owns(self, node: int, call: int) -> None:
-        if self._starts and node < self._starts[-1]:  # another thread's numbers
+        if self._owners and node < self._owners[-1][0]:  # another thread's numbers
             return
-        self._starts.append(node)
-        self._owners.append(call)
+        self._owners.append((node, call))
 
     def _add(self, kind: int, what: Any, mark: Any) -> None:
         self._events.append((kind, what))
         self.marks.append(mark)
+
+    @property
+    def torn(self) -> bool:
+        """True if an exception of the program came between an event and its mark."""
+        return len(self._events) != len(self.marks)
 
     @functools.cached_property
     def course(self) -> tuple[Any, ...]:
@@ -156,7 +161,6 @@ class StepEvents:
     def release(self) -> None:
         """Forget what is not needed any more once the marks were read."""
         self.marks.clear()
-        self._starts.clear()
         self._owners.clear()
 
     def places(self) -> list[tuple[str, int, int]]:

@@ -289,7 +289,7 @@ class Timing(Part):
         sampled = self._sampled
         if sampled.clock.stopped():
             sampled.drop()
-        if sampled.spoiled:
+        if sampled.spoiled or sampled.events.torn:
             sampled.end()
             return
         sampled.dropped = 0

@@ -1,7 +1,8 @@
 """The readers of facts about the program, one file each. To register a member, add one line to ``MEMBERS``.
 
-May import: loop, experiments, layers, parameters, compiled, autograd, statistics, guest. The folders are the categories
-of the causes that use the facts: ``architecture``, ``data``, ``loop``, ``loss``, ``optimisation``, ``precision``.
+May import: loop, experiments, layers, parameters, compiled, contracts, autograd, statistics, guest. The folders are the
+categories of the causes that use the facts: ``architecture``, ``data``, ``loop``, ``loss``, ``optimisation``,
+``precision``.
 
 - ``reader.py``: the contract of a reader
 - ``experiment_runner.py``: the reader that runs experiments on a copy of the model
@@ -29,6 +30,7 @@ MEMBERS: tuple[str, ...] = (
     "architecture.batch_norm",
     "architecture.dead_unit_indices",
     "architecture.dropout",
+    "architecture.equal_weights",
     "architecture.nonlinearities",
     "architecture.output_variety",
     "architecture.token_similarity",
@@ -42,6 +44,7 @@ MEMBERS: tuple[str, ...] = (
     "loop.custom_backward",
     "loop.evaluation_modes",
     "loop.evaluation_scores",
+    "loop.function_contracts",
     "loop.graph_cuts",
     "loop.loop_order",
     "loop.lr_schedule",
@@ -50,8 +53,11 @@ MEMBERS: tuple[str, ...] = (
     "loop.source_lines",
     "loop.tied_weights",
     "loop.unregistered_weights",
+    "loop.unused_values",
     "loss.first_nonfinite",
     "loss.loss_conflict",
+    "loss.named_terms",
+    "loss.term_reach",
     "optimisation.gradient_agreement",
     "optimisation.second_moments",
     "precision.grad_scaler",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from neuraldbg.capture.loop import program_facts
 from neuraldbg.capture.loop.setting_changes import EVERY, SettingChanges
 from neuraldbg.capture.loop.unfrozen import Unfrozen
+from neuraldbg.capture.steps.overhead_budget import LONGEST
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
@@ -22,9 +23,13 @@ _FIRST_READINGS = 3
 
 _OPTIMIZERS = 8
 """Optimizers that have readings of their own."""
-_EARLY, _RARER = 256, 1.1
-"""Steps in which facts are read often enough in any case, and the least ratio of two steps, both after an unusual
-number, whose facts are read."""
+EVERY_FEW = 16
+_PACES = ((16, 4), (128, EVERY_FEW), (512, 64), (2048, 256))
+"""Steps up to which one of how many has facts whatever they cost: most faults of a program's wiring show in the first,
+a drift in some hundreds, and a model of long steps has spent by then what it may."""
+_ENOUGH, _RARER = 256, 1.02
+"""Steps in which facts are read often enough in any case, and the least ratio of two steps, sixteen apart at least,
+both after an unusual number, whose facts are read."""
 _NEW = 64
 """Optimizers after which a new one triggers no reading: some programs make one for each step."""
 
@@ -39,19 +44,22 @@ class Learning:
         self._until = -1
         self._unfrozen = Unfrozen(scene.params)
         self._changes = SettingChanges(scene)
-        self._asked_at = _EARLY
+        self._asked_at = _ENOUGH
         """The step after an unusual number whose facts were read last."""
         self._refined = 0
         self._turned_at = 0
         """The step in which a change of ``requires_grad`` was last seen."""
 
     def reading(self, step: int) -> bool:
-        """Return True if a step's graph and facts are read: the first steps of every optimizer, then powers of two."""
-        many = len(self.optimizers.streams) or 1
-        many = min(many, _OPTIMIZERS)
+        """Return True if a step's graph and facts are read: the first steps of every optimizer, a few of the first
+        hundreds, and those that were asked for since something changed, or the overhead budget pays for them
+        at an even pace.
+        """
+        many = min(len(self.optimizers.streams) or 1, _OPTIMIZERS)
         if step <= self._until or step < _FIRST_READINGS * many:
             return True
-        return step - (1 << step.bit_length() - 1) < many
+        every = _pace(step)
+        return every > 0 and step % every < many
 
     def read_at(self, step: int) -> None:
         """Read the facts of a step, too."""
@@ -59,7 +67,7 @@ class Learning:
 
     def ask(self, step: int) -> None:
         """Read the facts of a step after an unusual number, but ever more rarely in a run that is often unusual."""
-        if step >= _RARER * self._asked_at:
+        if step >= max(_RARER * self._asked_at, self._asked_at + EVERY_FEW):
             self._asked_at = step
             self.read_at(step)
 
@@ -84,10 +92,13 @@ class Learning:
             self._until = max(self._until, step + 1)
 
     def next_reading(self, step: int) -> int:
-        """Return the next step from ``step`` on whose facts are read."""
+        """Return the next step from ``step`` on whose facts are read, or may be at the latest: a change must be seen at
+        some time.
+        """
         if self.reading(step):
             return step
-        return max(1 << step.bit_length(), _FIRST_READINGS)
+        every = _pace(step)
+        return step + every - step % every if every else step + LONGEST
 
     def learn(self, step: int, stepped: list[Stream], layout: Callable[[], Layout]) -> None:
         """Log new facts at the end of a step, before its rows are cleared."""
@@ -169,3 +180,8 @@ class Learning:
         others = [w for key, w in self.params.by_id.items() if key not in held and key not in self.optimizers.watched]
         if others:
             self.params.read_aside(others)
+
+
+def _pace(step: int) -> int:
+    """Return one of how many steps has facts in any case at this time of a run; 0 if the account alone decides."""
+    return next((every for end, every in _PACES if step < end), 0)

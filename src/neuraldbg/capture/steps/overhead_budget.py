@@ -43,7 +43,7 @@ _PACE = 3.0
 """Bursts whose cost may accumulate in the account: reading is spread evenly over the run."""
 _MEMORY = 0.2
 """Weight of the newest full step in the expected cost of one."""
-_LONGEST = 4096
+LONGEST = 4096
 """Light steps in a row at most, whatever the account says: a change must be seen at some time."""
 LEARNT = 256
 """First steps: all have facts if there is no budget, and the allowance is for full ones."""
@@ -157,7 +157,7 @@ class Governor:
             self._since, self._sighting = 0, False
             cost = max(own - share, 0.0)
             self._kept -= cost
-            # A single expensive step (facts are read at powers of two) says little about the next burst.
+            # A single expensive step (its facts may be) says little about the next burst.
             self._price += _MEMORY * (min(cost, 4 * self._price or cost) - self._price)
             return
         self._since += 1
@@ -194,12 +194,12 @@ class Governor:
             room = min(self._room(), self._room_for_full()) if self.sights else self._room()
             if room > 0 and self._since == 0:
                 self._left = max(self._left, 1)
-            elif room > burst and self._left == 0:
+            elif self._left == 0 and (room > burst or self._since >= LONGEST):
                 self._begin_burst()
         else:
             self._credit = min(self._credit, _PACE * burst)
             self._kept = min(max(self._kept, -burst), self._credit) if self.sights else self._credit
-            if self._left == 0 and (self._kept >= burst or self._since >= _LONGEST):
+            if self._left == 0 and (self._kept >= burst or self._since >= LONGEST):
                 self._begin_burst()
         if self._left > 0:
             self._left -= 1
@@ -210,14 +210,14 @@ class Governor:
         self._left = BURST
         if self._since:  # after light steps
             self._bursts += 1
-            self.paced |= self.sights or self._bursts % PACED == 0
+            self.paced |= self.sights or self._bursts % PACED == 0 or self._since >= LONGEST
 
     def stretch(self) -> int:
         """Return the number of light steps from the next on whose layers are read; 0 if the account does not pay for a
         few of them.
         """
         if self.overhead is None:
-            return _LONGEST
+            return LONGEST
         if not self.sights:
             return 0
         each = self._sight + self.handing_s

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.capture.compiled.recompile import forget_compiled
 from neuraldbg.capture.guest.guard import StepMode
+from neuraldbg.capture.steps.overhead_budget import OF
 from neuraldbg.clocks import perf_counter
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 SETTLED = 3
 """Steps after which a program whose optimizers always stepped alone is trusted to go on so."""
-
-
 _SEES = 64
 """Steps for which it holds that native code can read the sites."""
 
@@ -54,7 +53,7 @@ class Stretches:
         if governor.overhead is not None:
             governor.sights = plain and governor.past(step) and self._can_see(step)
         decided = governor.decide() and not (governor.spares(step) and plain and self._spares(step))
-        if governor.paced:
+        if governor.paced or (governor.overhead is None and step % OF == 0):
             governor.paced = False
             self.learning.read_at(step)
         return decided or self.learning.reading(step)

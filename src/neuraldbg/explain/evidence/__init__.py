@@ -12,6 +12,7 @@ written by one function that says which one it is: ``LossSummary.ending`` (media
 
 - ``case.py``: the case of one run
 - ``record_readings.py``: readings of the record that many causes need
+- ``constant_guess.py``: what a model that knows no input would score
 - ``symptom.py``: the worst symptom of a run, and its onset
 - ``loss_curve.py``: levels, noise and trend of a loss
 - ``loss_form.py``: the way in which a loss is computed, and the steps at which it changed

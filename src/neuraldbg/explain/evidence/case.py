@@ -9,11 +9,13 @@ import numpy as np
 
 from neuraldbg.explain.evidence import depth_profiles
 from neuraldbg.explain.evidence.metric_trends import metric_trends
+from neuraldbg.explain.evidence.new_inputs import new_inputs
 from neuraldbg.explain.evidence.symptom import Symptoms
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.depth_profiles import Profile, Weight
     from neuraldbg.explain.evidence.metric_trends import MetricTrend
+    from neuraldbg.explain.evidence.new_inputs import NewInputs
 
 
 class Case(Symptoms):
@@ -46,6 +48,11 @@ class Case(Symptoms):
     def metric_trends(self) -> tuple[MetricTrend, ...]:
         """Metrics that the program logged and that do not follow the training loss, which falls."""
         return metric_trends(self)
+
+    @cached_property
+    def new_inputs(self) -> NewInputs | None:
+        """The change of the model's inputs that lasts to the end of the run; None if there is none."""
+        return new_inputs(self)
 
     @cached_property
     def weights(self) -> tuple[Weight, ...]:

@@ -78,6 +78,8 @@ class ChangePoint:
     """Layer or model, empty if it is of none."""
     names: tuple[str, ...] = ()
     """Names of parameters that it is about."""
+    scaled: bool = False
+    """True of inputs or targets whose standard deviation changed: ``before`` and ``after`` are that."""
 
     @property
     def when(self) -> str:
@@ -181,30 +183,36 @@ def _batches(run: RecordReadings, onset: int) -> Iterator[ChangePoint]:
 
 def input_shift(run: RecordReadings) -> ChangePoint | None:
     """Return the largest change of scale of an input, by ``SHIFT`` at least, wherever it lies in the run; None if there
-    is none. Where the loss jumped between the readings, that is its step.
+    is none.
     """
-    best: tuple[float, ChangePoint] | None = None
-    for row in run.layout.rows("input"):
-        site = run.layout.sites[row]
-        if site.dtype.removeprefix("torch.").startswith(("int", "uint", "bool")):
-            continue
-        mean, std = (run.run.series(row, name).finite() for name in ("mean", "std"))
-        if len(mean) != len(std) or len(std) < 2 * READINGS or not (std.values > 0).all():
-            continue
-        size = np.log(std.values)
-        levels = np.median(np.lib.stride_tricks.sliding_window_view(size, READINGS), axis=1)
-        turns = np.abs(levels[READINGS:] - levels[:-READINGS])
-        at = READINGS + int(turns.argmax())
-        if not turns.max() > math.log(SHIFT):
-            continue
-        # Of windows that overlap the change, the change is where neighbours differ most.
-        near = np.abs(np.diff(size[at - READINGS : at + READINGS]))
-        at += int(near.argmax()) + 1 - READINGS
-        words = "the inputs" if site.name in ("", "0", "x", "input") else f"the input {site.name!r}"
-        found = _shifted("inputs", words, mean, std, at)
-        if found is not None and (best is None or turns.max() > best[0]):
-            best = float(turns.max()), found
-    return best[1] if best is not None else None
+    found = [one for row in run.layout.rows("input") if (one := scale_shift(run, row)) is not None]
+    return max(found, key=lambda one: abs(math.log(max(one.after, 1e-300) / one.before)), default=None)
+
+
+def scale_shift(run: RecordReadings, row: int) -> ChangePoint | None:
+    """Return the change of scale of one input, ``row`` of the table, by ``SHIFT`` at least; None if there is none."""
+    site = run.layout.sites[row]
+    if site.dtype.removeprefix("torch.").startswith(("int", "uint", "bool")):
+        return None
+    mean, std = (run.run.series(row, name).finite() for name in ("mean", "std"))
+    if len(mean) != len(std) or len(std) < 2 * READINGS or not (std.values > 0).all():
+        return None
+    size = np.log(std.values)
+    levels = np.median(np.lib.stride_tricks.sliding_window_view(size, READINGS), axis=1)
+    turns = np.abs(levels[READINGS:] - levels[:-READINGS])
+    at = READINGS + int(turns.argmax())
+    if not turns.max() > math.log(SHIFT):
+        return None
+    # Of windows that overlap the change, the change is where neighbours differ most.
+    near = np.abs(np.diff(size[at - READINGS : at + READINGS]))
+    at += int(near.argmax()) + 1 - READINGS
+    found = _shifted("inputs", input_words(site.name), mean, std, at)
+    return found if found is not None and found.scaled else None
+
+
+def input_words(name: str) -> str:
+    """Name an input of the model in a sentence: the only one has no name."""
+    return "the inputs" if name in ("", "0", "x", "input") else f"the input {name!r}"
 
 
 def _shift(what: str, words: str, mean: Series, std: Series, onset: int) -> Iterator[ChangePoint]:
@@ -230,7 +238,7 @@ def _shifted(what: str, words: str, mean: Series, std: Series, at: int) -> Chang
     if s1 > UNITS * s0 or s1 < s0 / UNITS:
         spread = f"{words} come in other units: their standard deviation {_went(s0, s1)}"
         spread = f"all values of {words} became {number(m1)}" if s1 == 0 else spread
-        return ChangePoint(what, since, until, spread, s0, s1)
+        return ChangePoint(what, since, until, spread, s0, s1, scaled=True)
     if abs(m1 - m0) > OFF * s0:
         return ChangePoint(what, since, until, f"{words} are shifted: their mean {_went(m0, m1)}", m0, m1)
     return None
@@ -246,13 +254,27 @@ def _losses(run: RecordReadings, onset: int) -> Iterator[ChangePoint]:
     """Yield losses that are computed in another way than before, and targets in other units."""
     facts = run.run.versions(LossFact, stream=run.stream)
     for (since, old), (until, new) in itertools.pairwise(facts):
-        signs = [tuple(term.sign for term in fact.terms) for fact in (old, new)]
-        if any(signs[0]) and signs[0] == tuple(-s if s else s for s in signs[1]):
+        if _opposite(old, new):
             yield _sign(run, since, until)
         elif loss_form(old) != loss_form(new):
             yield ChangePoint("loss", since, until, "the loss is computed in another way")
     read = [(step, fact.terms[0].target) for step, fact in facts if len(fact.terms) == 1 and _numbers(fact.terms[0])]
     yield from _targets(read, onset)
+
+
+def sign_turn(run: RecordReadings) -> ChangePoint | None:
+    """Return the last change of the loss's sign to the opposite, wherever it lies in the run; None if there is none."""
+    facts = run.run.versions(LossFact, stream=run.stream)
+    turns = [(since, until) for (since, old), (until, new) in itertools.pairwise(facts) if _opposite(old, new)]
+    return _sign(run, *turns[-1]) if turns else None
+
+
+def _opposite(old: LossFact, new: LossFact) -> bool:
+    """Return True if all terms of a loss have the other sign in another reading."""
+    if [term.kind for term in old.terms] != [term.kind for term in new.terms]:
+        return False
+    before, after = (tuple(term.sign for term in fact.terms) for fact in (old, new))
+    return any(before) and before == tuple(-sign if sign else sign for sign in after)
 
 
 def _sign(run: RecordReadings, since: int, until: int) -> ChangePoint:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,6 +34,10 @@ LIKELIHOODS = ("bce", "bce_with_logits", *SQUARES)
 UNEXPLAINED = 0.1
 """Share of the variance of the data that a Gaussian is given. Units of the code are used from the variance of their
 direction in the data on (Lucas et al. 2019, "Don't Blame the ELBO!"), which for the first is at least the mean."""
+
+REWEIGHED = 1.2
+"""Factor from the first reading to the last from which the weight of the reconstruction grows, as with a variance that
+is learned or a divergence that is annealed: a code becomes active as it does."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,8 @@ class Balance:
     """Derivative of the loss by the divergence of one unit of one sample."""
     reconstruction: float
     """Derivative of the loss by the negative log-likelihood of one element."""
+    grown: float = 1.0
+    """Factor by which the weight of the reconstruction beside that of the divergence grew over the run."""
 
     @property
     def times(self) -> float:
@@ -91,7 +97,7 @@ class Balance:
 
 
 def balance(case: Case, code: Code) -> Balance | None:
-    """Return the weights of both terms of the loss, None if they were not read or are not constant."""
+    """Return the weights of both terms of the loss, None if they were not read."""
     size = math.prod(code.call.of.outputs[0].shape)
     found: list[Balance] = []
     for _, loss in case.run.versions(LossFact):
@@ -102,8 +108,11 @@ def balance(case: Case, code: Code) -> Balance | None:
                 share = 2 * UNEXPLAINED * code.call.of.inputs[0].across ** 2
             if share > 0 and terms[0].weight is not None and terms[0].weight > 0 and loss.kl_weight > 0:
                 found.append(Balance(terms[0], loss.kl_weight, share * terms[0].weight))
+    if not found:
+        return None
+    grown = found[0].times / found[-1].times
     found.sort(key=lambda one: one.times)
-    return found[len(found) // 2] if found else None
+    return replace(found[len(found) // 2], grown=grown)
 
 
 def drowned(case: Case) -> list[tuple[int, float]]:

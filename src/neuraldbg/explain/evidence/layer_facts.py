@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from neuraldbg.explain.evidence.symptom import guessing_loss
+from neuraldbg.explain.evidence.constant_guess import guessing_loss
 from neuraldbg.nouns.facts.dropout import DropoutFact
 from neuraldbg.nouns.facts.modes import ModesFact
 from neuraldbg.nouns.facts.norms import NormsFact

@@ -51,6 +51,8 @@ class LossSummary:
     """False if several optimizers share the training: a GAN's losses need not fall, only stay bounded."""
     renewed: tuple[tuple[int, int], ...] = ()
     """Steps between which the loss came to be computed in another way: levels before and after are of two losses."""
+    reshaped: tuple[tuple[int, int], ...] = ()
+    """Steps between which samples came to have another shape: the level before is that of another task."""
 
     def __len__(self) -> int:
         return len(self.series)
@@ -162,8 +164,11 @@ class LossSummary:
 
     @cached_property
     def redefined(self) -> bool:
-        """Return True if the loss is computed in another way since it rose to the level at the end."""
-        return any(since - FEW < self.risen_from <= until + SUDDEN for since, until in self.renewed)
+        """Return True if the loss is computed in another way, or of samples of another shape, since it rose to its last
+        level.
+        """
+        changes = (*self.renewed, *self.reshaped)
+        return any(since - FEW < self.risen_from <= until + SUDDEN for since, until in changes)
 
     @cached_property
     def noise(self) -> float:
@@ -264,7 +269,7 @@ class LossSummary:
         """
         begun = min(self.initial, start) if start == start else self.initial  # noqa: PLR0124 (NaN for none)
         fallen, lost = begun - self.best, self.last - self.best
-        if self.renewed and self.redefined:
+        if self.redefined:
             share = max(share, ALL)
         if len(self._y) < ENOUGH or not fallen > max(5 * self.calm, WORTH * abs(begun)):
             return False
@@ -290,6 +295,17 @@ class LossSummary:
     def stays(self) -> bool:
         """Return True if the level at the end lasted for long: for ``STAYS`` losses and a twentieth of all."""
         return len(self._y) - self._rise[1] >= max(STAYS, len(self._y) // 20)
+
+    @cached_property
+    def apart(self) -> float:
+        """The level at the end over that before the rise, where nine tenths of the losses at the end lie above nine
+        tenths of those before; 0 if they overlap, or the level before is not above 0.
+        """
+        first, _ = self._rise
+        before, end = self._y[max(0, first - self.window) : first], self._y[-self.window :]
+        if len(before) < self.window or not np.median(before) > 0 or len(self._y) - first < self.window:
+            return 0.0
+        return self.last / float(np.median(before)) if np.quantile(end, 0.1) > np.quantile(before, 0.9) else 0.0
 
     @cached_property
     def _rise(self) -> tuple[int, int]:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from neuraldbg.explain.evidence.first_nonfinite import Origin, find_origin
+from neuraldbg.explain.evidence.input_stages import stages
 from neuraldbg.explain.evidence.loss_curve import LossSummary
 from neuraldbg.explain.evidence.loss_form import renewals
+from neuraldbg.explain.evidence.own_targets import growing
 from neuraldbg.nouns import Series
 from neuraldbg.nouns.facts.batch import BatchFact, BatchLeaf
 from neuraldbg.nouns.facts.loss import LossFact, LossTerm
@@ -68,6 +70,8 @@ BROKEN = 0.5
 """Confidence from which such an event counts."""
 MODEL_SITES = 2
 """Gradients of a model that show when it was trained."""
+ROUNDS, SHORT = 8, 30
+"""Trainings one after another, each of fewer steps, that are the rounds of one: the clients of a federated training."""
 
 
 class Training(NamedTuple):
@@ -118,7 +122,9 @@ class RecordReadings:
         """
         broke = [event for event in self.run.events if event.kind in BREAKS and event.confidence >= BROKEN]
         for training in self.trainings:
-            if any(training.first <= event.first_step <= training.last for event in broke):
+            if training.stream not in self.rounds and any(
+                training.first <= event.first_step <= training.last for event in broke
+            ):
                 return training.stream
         streams = [int(s) for s in self.history.stream]
         return min(Counter(streams).items(), key=lambda kv: (-kv[1], kv[0]))[0] if streams else 0
@@ -139,6 +145,15 @@ class RecordReadings:
             name = self.run.info.optimizers[stream] if stream < len(self.run.info.optimizers) else ""
             found.append(Training(stream, first, last, name, self._trained(rows)))
         return tuple(sorted(found, key=lambda training: training.first))
+
+    @cached_property
+    def rounds(self) -> frozenset[int]:
+        """Optimizers of trainings of a few steps, of many one after another: the next goes on with what each left, and
+        the last of a few losses is that of one batch.
+        """
+        if len(self.trainings) < ROUNDS:
+            return frozenset()
+        return frozenset(one.stream for one in self.trainings if one.last - one.first < SHORT)
 
     def _trained(self, rows: npt.NDArray[np.intp]) -> str:
         """Return the name of the model of which gradients were read in some rows; "" if of none or of several."""
@@ -170,7 +185,17 @@ class RecordReadings:
     def loss_of(self, stream: int) -> LossSummary:
         """Return the summary of the losses of one optimizer."""
         renewed = renewals(self.run.versions(LossFact, stream=stream))
-        return LossSummary(self.run.scalar("loss", stream), alone=self._alone(stream), renewed=renewed)
+        series = self.run.scalar("loss", stream)
+        return LossSummary(series, alone=self._alone(stream), renewed=renewed, reshaped=self._stages)
+
+    @cached_property
+    def _stages(self) -> tuple[tuple[int, int], ...]:
+        return tuple(sorted((*stages(self.run.facts), *self.growing_targets)))
+
+    @cached_property
+    def growing_targets(self) -> tuple[tuple[int, int], ...]:
+        """Steps between which targets that a model makes for itself have grown; empty if there are none."""
+        return growing(self.run.facts)
 
     def loss_words(self, stream: int | None = None) -> str:
         """Return the loss of the main optimizer, or of another, in words: ``the loss`` if the run has only one."""

@@ -24,6 +24,9 @@ LOST = 0.25
 """Share of what was learnt that a change must cost at once."""
 LITTLE = 0.5
 """Share of the level, or of a factor of e, that counts as learnt at least: a fourth of it is a rise by an eighth."""
+SLOW, SLOW_SHARE = 30, 0.1
+"""Steps, and share of the run, that a loss takes at least to come back to its level, from which that is a loss of
+time."""
 NOISES, ABOVE = 3.0, 0.05
 """Standard errors, and share of the level before, by which the loss must still lie above that level at the end."""
 RAISED = ("momentum", "beta1", "weight_decay", "dropout")
@@ -48,22 +51,53 @@ class Setback:
     """True if the loss rose at once, far beyond its noise."""
 
 
-def setback(run: RecordReadings, since: int, until: int) -> Setback | None:
-    """Return what a change between two steps cost; None if the loss came back to its level, or too few are known."""
+def _levels(run: RecordReadings, since: int, until: int) -> tuple[float, float, int] | None:
+    """Return the levels of the loss before a change and right after it, and the row of the first loss after it; None if
+    too few are known.
+    """
     loss = run.loss
     values, steps = loss.finite.values, loss.finite.steps
     last, first = int(np.searchsorted(steps, since, "right")), int(np.searchsorted(steps, until))
     before, after = values[max(0, last - loss.window) : last], values[first : first + AT_ONCE]
     if len(before) < loss.window or len(after) < AT_ONCE or len(values) - first < loss.window:
         return None
-    level, now, error = float(np.median(before)), float(np.median(after)), loss.noise / math.sqrt(loss.window)
+    return float(np.median(before)), float(np.median(after)), first
+
+
+def _learnt(run: RecordReadings, level: float) -> float:
+    """Return what was learnt up to a level of the loss: of one that has hardly fallen a small rise would be all."""
+    return max(run.loss.initial - level, LITTLE * abs(level), 1e-300)
+
+
+def setback(run: RecordReadings, since: int, until: int) -> Setback | None:
+    """Return what a change between two steps cost; None if the loss came back to its level, or too few are known."""
+    loss, found = run.loss, _levels(run, since, until)
+    if found is None:
+        return None
+    (level, now, _), error = found, loss.noise / math.sqrt(loss.window)
     if not loss.last > level + max(NOISES * error, ABOVE * abs(level)):
         return None
-    # Of a loss that has hardly fallen a small rise would be all.
-    share = orders = (now - level) / max(loss.initial - level, LITTLE * abs(level), 1e-300)
+    share = orders = (now - level) / _learnt(run, level)
     if 0 < level < loss.initial and now > 0:
         orders = math.log(now / level) / max(math.log(loss.initial / level), LITTLE)
     return Setback(level, now, loss.last, share, orders, now - level > NOISES * loss.noise)
+
+
+def slow_return(run: RecordReadings, since: int, until: int) -> tuple[float, float, int] | None:
+    """Return the loss before a change between two steps, right after it, and the steps that it took to come back to its
+    level, where it lost a quarter of what was learnt at once and took long; None if it did not, or has never come back.
+    """
+    loss, found = run.loss, _levels(run, since, until)
+    if found is None or not loss.alone:
+        return None
+    (level, now, first), error = found, loss.noise / math.sqrt(loss.window)
+    if not now - level > max(NOISES * loss.noise, LOST * _learnt(run, level)):
+        return None
+    after = loss.finite.values[first:]
+    smooth = np.median(np.lib.stride_tricks.sliding_window_view(after, loss.window), axis=1)
+    back = np.flatnonzero(smooth <= level + NOISES * error)
+    took = int(loss.finite.steps[first + int(back[0])]) - until if len(back) else 0
+    return (level, now, took) if took >= max(SLOW, SLOW_SHARE * run.run.steps) else None
 
 
 def first_setback(run: RecordReadings) -> tuple[int, Setback] | None:

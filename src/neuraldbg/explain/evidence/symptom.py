@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-import statistics
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from neuraldbg.explain.evidence.change_points import SETTLED, ChangePoint, change_points
+from neuraldbg.explain.evidence.constant_guess import LEARNT, NEAR_GUESS, at_guess, guessing_loss, label_entropy
 from neuraldbg.explain.evidence.loss_curve import ENOUGH, FEW
 from neuraldbg.explain.evidence.record_readings import RecordReadings
 from neuraldbg.explain.evidence.second_signs import second_sign
 from neuraldbg.explain.evidence.setbacks import first_setback
 from neuraldbg.explain.evidence.wording import number, plural
-from neuraldbg.nouns.facts.accumulation import AccumulationFact
-from neuraldbg.nouns.facts.loss import LossFact
-from neuraldbg.nouns.facts.targets import TargetsFact
 
 KINDS = {
     "nonfinite": "nonfinite_loss",
@@ -37,14 +34,8 @@ NAMES = {
     "slow": "slow learning",
 }
 """Name of each symptom in a sentence."""
-NAMED = ("cross_entropy", "nll", "bce", "bce_with_logits", "mse")
-"""Loss functions of torch whose formulas have no multiplication."""
 CLASSES = ("cross_entropy", "nll", "bce", "bce_with_logits", "kl_div", "soft_margin", "multi_margin")
 """Kinds of loss terms that compare classes, whose level near 0 says little."""
-NEAR_GUESS = 0.95
-"""Share of the loss of a constant guess above which nothing was learnt."""
-LEARNT = 0.85
-"""Share of the loss of a constant guess below which something was learnt."""
 LOST = 30
 """Steps near the loss of a constant guess after which a model counts as having lost what it learnt."""
 WINDOW = 5
@@ -56,11 +47,6 @@ GOOD, BAD = 2, 3
 """Evaluations that were better than a guess, and that are worse at the end, from which the model has got worse."""
 STARVED, STARVED_SHARE = 100, 0.1
 """Steps, and share of all, without any gradient at the end of a run, from which it no longer learns."""
-ALIKE = 0.2
-"""Logarithm of the ratio of two estimates of the targets' variance up to which they are of the same targets."""
-CERTAIN, SURELY = 5.0, 3.0
-"""Standard deviations by which a regression of the targets from the inputs, and a loss below that of a constant guess,
-must be beyond chance to show that something weak was learnt."""
 SAME = 1e-6
 """Range of the losses at the end, against their level, up to which they are all the same."""
 LOST_SHARE, LOST_PART = 0.5, 0.25
@@ -69,6 +55,12 @@ that is lost in a jump is suspect if there is a second sign of harm."""
 TIMES, LOST_ORDERS = 10.0, 0.5
 """Factor above the lowest level, and share of the orders of magnitude by which a loss had fallen, that a jump of a loss
 without classes must undo. (A cross entropy near 0 is raised as much by any augmentation or smoothing of labels.)"""
+APART, ALONE, APART_SHARE = 2.0, 2.5, 0.15
+"""Factor by which a loss without classes lies above its level before a jump, with no overlap of the two, if there is a
+second sign of harm, and if there is none, and share of what was learnt that is lost: in tests/faults/late augmentations
+and regularisers raise a loss by a tenth at most, faults double it."""
+LARGER = 1.5
+"""Factor of the batch's size by which a sum over it grows."""
 ENDLESS = 100.0
 """Factor of the first loss, below 0, at which a loss that was positive has no floor."""
 CLEAR = 0.05
@@ -103,50 +95,6 @@ class Trouble:
     def any(self) -> bool:
         """Return True if there is a symptom."""
         return self.kind in KINDS
-
-
-def guessing_loss(run: RecordReadings) -> float:
-    """Return the loss of a constant guess, from the loss graph: ln C, ln 2, the targets' variance; NaN if unknown.
-
-    The losses of micro-batches are recorded after the program divided them by their number, so the guess is divided,
-    too.
-    """
-    if run.loss_ops[:1] == ("mul",) and len(run.terms) == 1 and run.terms[0].kind in NAMED:
-        return float("nan")  # a loss function times a factor, as a scale for half precision or a weight
-    known = run.run.known(AccumulationFact, stream=run.stream)
-    return _guess_of_terms(run) / max(known.divisor if known is not None else 1.0, 1.0)
-
-
-def _guess_of_terms(run: RecordReadings) -> float:
-    for term in run.terms:
-        if term.reduction != "mean":
-            continue
-        if term.kind in ("cross_entropy", "nll") and term.classes > 1:
-            return math.log(term.classes)
-        if term.kind in ("bce", "bce_with_logits"):
-            return math.log(2.0)
-        if term.kind in ("mse", "squared_error"):
-            return _variance(run, term.kind)
-    return float("nan")
-
-
-def _variance(run: RecordReadings, kind: str) -> float:
-    """Return the targets' variance, median over the batches that were read; NaN if unknown."""
-    terms = [term for _, loss in run.run.versions(LossFact) for term in loss.terms]
-    found = [term.target.std for term in terms if term.kind == kind and term.target is not None]
-    known = [std**2 for std in found if std is not None and math.isfinite(std)]
-    typical = statistics.median(known) if known else float("nan")
-    # Over all batches that were read it is known better, unless the targets came in other units at some time.
-    every = _regressed(run)
-    if every is not None and typical > 0 and abs(math.log(max(every.std, 1e-300) ** 2 / typical)) < ALIKE:
-        return every.std**2
-    return typical
-
-
-def _regressed(run: RecordReadings) -> TargetsFact | None:
-    """Return what is known of the targets of the run's only loss, numbers; None if there are others."""
-    known = [one for one in run.run.known_each(TargetsFact) if one.alone and one.mean is not None]
-    return known[0] if len(known) == 1 else None
 
 
 @dataclass(frozen=True)
@@ -186,34 +134,6 @@ def relapse(run: RecordReadings) -> Relapse | None:
     return Relapse(int(at[begin]), last - first, float(smooth[down[0] : begin].min()))
 
 
-def at_guess(run: RecordReadings) -> bool:
-    """Return True if the loss settled at that of a constant guess: nothing was learnt from the inputs.
-
-    A large first loss (huge inputs or weights) that falls to this level looks like learning and is none.
-    """
-    loss, guess = run.loss, guessing_loss(run)
-    # A sum of several terms may settle above the guess of one that was learnt.
-    if not guess > 0 or len(loss.finite) < ENOUGH or not loss.alone or len(run.terms) > 1:
-        return False
-    # A weak relation (an R2 of 0.1) counts as learnt: the level is taken over half the run, with its standard error.
-    half = loss.finite.values[len(loss.finite) // 2 :]
-    error = min(loss.noise / math.sqrt(len(half)), 0.1 * guess)
-    level = float(np.median(half))
-    near = level > NEAR_GUESS * guess - error and loss.best > (NEAR_GUESS - 0.05) * guess - error
-    return near and not loss.still_falling and not _weakly_learnt(run, level / guess, error / guess)
-
-
-def _weakly_learnt(run: RecordReadings, level: float, error: float) -> bool:
-    """Return True if the inputs hardly predict the targets, and the model has learnt what little they do. ``level`` is
-    the loss over that of a constant guess, ``error`` its standard error.
-    """
-    known = _regressed(run)
-    fit = known.fit if known is not None else None
-    if fit is None or fit.z < CERTAIN or not 0 < fit.score < 1 - LEARNT:
-        return False
-    return 1 - level > max(fit.score / 2, SURELY * error)
-
-
 def find_trouble(run: RecordReadings) -> Trouble:
     """Return the worst symptom over all optimizers of the run."""
     # Non-finite values come first: a loss that diverges to infinity has both symptoms.
@@ -227,6 +147,8 @@ def find_trouble(run: RecordReadings) -> Trouble:
     if origin is not None and _ruined(run):
         return Trouble("nonfinite", origin.step, f"weights or gradients became NaN or infinite at step {origin.step}")
     for stream in run.run.streams:
+        if stream in run.rounds:
+            continue
         loss = run.loss_of(stream)
         if loss.diverged:
             return Trouble("diverged", loss.diverged_from, _rose(run, stream))
@@ -238,7 +160,21 @@ def find_trouble(run: RecordReadings) -> Trouble:
     if _still(run):
         steps = plural(run.run.steps or len(run.history), "step")
         return Trouble("still", int(run.history.steps[0]), f"no weight changed in {steps}")
-    return _starved(run) or _evaluated(run) or _course(run)
+    return _starved(run) or _evaluated(run) or _motionless(run) or _course(run)
+
+
+def _motionless(run: RecordReadings) -> Trouble | None:
+    """Return the symptom of one of several trainings, one after another, whose loss is the same number at every step,
+    and not 0, while no gradient reaches a weight; None if there is none.
+    """
+    for training in run.trainings:
+        loss = run.loss_of(training.stream).finite
+        norms = run.scalar("grad_norm", training.stream).finite()
+        if len(loss) < ENOUGH or not len(norms) or norms.values.any() or np.ptp(loss.values) or not loss.values[0]:
+            continue
+        said = f"{run.loss_words(training.stream)} is {number(float(loss.values[0]))} at each of {len(loss):,} steps"
+        return Trouble("stuck", training.first, f"{said}, and no gradient reaches a weight")
+    return None
 
 
 def _runs_away(run: RecordReadings) -> Trouble | None:
@@ -361,10 +297,24 @@ def _collapse(run: RecordReadings) -> str:
     if guess > 0 and loss.lost(LOST_PART, guess) and second_sign(run, loss.risen_from, loss.best_step):
         return "relapsed"
     classes = any(term.kind in CLASSES for term in run.terms)
-    if classes or not loss.best > 0 or not loss.lost(0.0) or loss.last < TIMES * loss.best:
+    if classes or not loss.best > 0:
+        return ""
+    second = second_sign(run, loss.risen_from, loss.best_step)
+    if loss.apart >= (APART if second else ALONE) and loss.lost(APART_SHARE, guess) and not _larger(run):
+        return "relapsed"
+    if not loss.lost(0.0) or loss.last < TIMES * loss.best:
         return ""
     orders = math.log(loss.last / loss.best) / math.log(loss.initial / loss.best)
     return "relapsed" if orders >= LOST_ORDERS else ""
+
+
+def _larger(run: RecordReadings) -> bool:
+    """Return True if the loss is a sum of more samples since it rose."""
+    sizes, at = run.scalar("batch_size").finite(), run.loss.risen_from
+    before, after = (some.values[-WINDOW:] for some in (sizes.between(0, at - 1), sizes.between(at, run.run.steps)))
+    if not len(before) or not len(after) or all(term.reduction == "mean" for term in run.terms):
+        return False
+    return bool(np.median(after) > LARGER * np.median(before))
 
 
 def _still(run: RecordReadings) -> bool:
@@ -417,15 +367,6 @@ def _beside_guess(run: RecordReadings, guess: float) -> str:
         return f"hardly better than a guess by chance ({number(guess)})"
     than = "hardly better" if run.loss.last < shares else "no better"
     return f"{than} than a constant guess from the shares of the labels ({number(shares)})"
-
-
-def label_entropy(run: RecordReadings) -> float:
-    """Return the loss of the best constant guess of classes, the entropy of the labels; NaN if unknown."""
-    known = [one for one in run.run.known_each(TargetsFact) if one.entropy is not None and one.classes > 1]
-    if len(known) != 1 or len(run.terms) != 1 or run.terms[0].weighted:
-        return float("nan")
-    divisor = run.run.known(AccumulationFact, stream=run.stream)
-    return (known[0].entropy or 0.0) / max(divisor.divisor if divisor is not None else 1.0, 1.0)
 
 
 def _steps(run: RecordReadings) -> str:

@@ -13,6 +13,7 @@ from neuraldbg.explain.evidence.symptom import KINDS
 from neuraldbg.explain.evidence.training_loop import brief, crashed, raised
 from neuraldbg.explain.evidence.wording import listing
 from neuraldbg.explain.names import Meaning, meaning, within
+from neuraldbg.explain.verdict.dating import unseen
 from neuraldbg.nouns import UNKNOWN, Chain, ChainEdge, ChainNode, Hypothesis
 from neuraldbg.nouns.layout import called
 
@@ -96,14 +97,15 @@ def build(
         leading = [group for group in leading if group[0] not in same]
     if hypothesis is not None:
         step = None if _read_late(case, hypothesis.step, leading) else hypothesis.step
-        nodes.append(ChainNode(f"cause:{hypothesis.cause}", "cause", hypothesis.cause, hypothesis.layer, step))
+        nodes.append(ChainNode(f"cause:{hypothesis.cause}", "cause", hypothesis.cause, hypothesis.layer, step,
+                               since=hypothesis.since if step is not None else None))  # fmt: skip
     for group in leading:
         event = group[0]
         where = event.layer or event.site or "run"
         nodes.append(
             ChainNode(
                 f"event:{event.kind}:{where}:{event.first_step}", "event", _label(case, event, group),
-                event.layer, event.first_step,
+                event.layer, event.first_step, since=unseen(case, event),
             )
         )  # fmt: skip
     for effect in effects:

@@ -1,4 +1,4 @@
-"""The dates of hypotheses: a step that was found in a full step lies between that and the full step before it."""
+"""The dates of hypotheses and events: what was found in a full step began between that and the full step before it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from neuraldbg.nouns.facts.loss import LossFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
-    from neuraldbg.nouns import Hypothesis
+    from neuraldbg.nouns import Event, Hypothesis
 
 
 def _renewed(case: Case) -> tuple[int, int] | None:
@@ -46,3 +46,11 @@ def dated(case: Case, hypothesis: Hypothesis) -> Hypothesis:
     if KINDS.get(case.trouble.kind) in hypothesis.explains and onset is not None and before + 1 < onset < step:
         step = onset
     return replace(hypothesis, step=step, since=before)
+
+
+def unseen(case: Case, event: Event) -> int | None:
+    """Return the last step before an event whose layers were read, where those between were not: it began after that,
+    and by its first step. None if its step is exact, as that of an event of the loss is.
+    """
+    before = case.last_read(event.first_step) if event.layer and case.skips else None
+    return before if before is not None and before < event.first_step - 1 else None

@@ -50,6 +50,11 @@ class Weighed:
         return self.cause.tier if self.finding.tier is None else self.finding.tier
 
     @property
+    def explains(self) -> frozenset[str]:
+        """Kinds of events that the cause explains in this run: the finding's own beside the cause's."""
+        return self.cause.explains | self.finding.explains
+
+    @property
     def taken(self) -> float:
         """The evidence that another cause explains, in the units of the judges' weights."""
         return sum(item.weight for item in self.discounts)
@@ -84,7 +89,7 @@ def rank(case: Case, findings: Iterable[tuple[Cause, Finding]]) -> tuple[Hypothe
     is never used) may be surer, but is not the reason.
     """
     shown = [w for w in weigh(case, findings) if w.confidence >= FLOOR]
-    shown.sort(key=lambda w: w.confidence >= CREDIBLE and not ends_so(case, w.cause.explains))
+    shown.sort(key=lambda w: w.confidence >= CREDIBLE and not ends_so(case, w.explains))
     shown.sort(key=lambda w: w.confidence >= CREDIBLE and w.cause.apart)
     shown.sort(key=lambda w: w.confidence < CREDIBLE)
     return tuple(_hypothesis(w, rank) for rank, w in enumerate(shown, start=1))
@@ -98,6 +103,11 @@ def ends_so(case: Case, explains: Collection[str]) -> bool:
     return not ends.isdisjoint(explains)
 
 
+def _places(finding: Finding) -> tuple[CodeLine, ...]:
+    at = finding.at
+    return (CodeLine(at.file, at.number, at.text.strip(), finding.doing),) if at is not None else ()
+
+
 def _tier(cause: Cause, finding: Finding) -> Tier:
     return Weighed(cause, finding).tier
 
@@ -105,7 +115,7 @@ def _tier(cause: Cause, finding: Finding) -> Tier:
 def _explained_away(case: Case, lower: Weighed, others: list[Weighed]) -> Weighed:
     """Discount a cause by the one higher cause that explains most of its evidence."""
     # Only a credible cause of a higher tier that was at work in time can explain the lower one.
-    rests_on = lower.cause.explains & case.kinds
+    rests_on = lower.explains & case.kinds
     best: Evidence | None = None
     for higher in others:
         distance = int(higher.tier) - int(lower.tier)
@@ -116,7 +126,7 @@ def _explained_away(case: Case, lower: Weighed, others: list[Weighed]) -> Weighe
         if not (came_first or _no_later(higher, lower)):
             continue
         # The discount grows with the tiers between them, the symptoms covered and the higher cause's confidence.
-        covered = len(rests_on & higher.cause.explains) / len(rests_on) if rests_on else 0.0
+        covered = len(rests_on & higher.explains) / len(rests_on) if rests_on else 0.0
         weight = DISCOUNT[distance] * covered * higher.confidence
         if lower.tier is Tier.PALLIATIVE and covered >= MOST:
             # A palliative softens the effects of any specific cause, so its own evidence is that cause's consequence.
@@ -195,8 +205,8 @@ def _hypothesis(weighed: Weighed, rank: int) -> Hypothesis:
         remedy=finding.remedy,
         rank=rank,
         failure=finding.failure,
-        explains=tuple(sorted(cause.explains)),
-        places=(CodeLine(finding.at.file, finding.at.number, finding.at.text, finding.doing),) if finding.at else (),
+        explains=tuple(sorted(weighed.explains)),
+        places=_places(finding),
         title=finding.title or cause.title,
         since=finding.since,
     )

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.explain.evidence.training_loop import brief, crashed
 from neuraldbg.explain.evidence.unfed_layers import unfed, unfed_words
-from neuraldbg.explain.evidence.wording import listing, moved, number
+from neuraldbg.explain.evidence.wording import a_step, listing, moved, number
 from neuraldbg.explain.verdict.causal_chain import flow_order
+from neuraldbg.explain.verdict.dating import unseen
 from neuraldbg.nouns import UNKNOWN, Evidence, Hypothesis, Remedy
 from neuraldbg.nouns.layout import called
 
@@ -98,7 +99,8 @@ def _events(case: Case) -> Iterator[Evidence]:
         first, last = min(e.first_step for e in events), max(e.last_step for e in events)
         layers = list(dict.fromkeys(e.layer for e in events if e.layer))
         where = f" in {listing(layers)}" if layers else ""
-        when = f"at step {first}" if first == last else f"from step {first} to {last}"
+        since = unseen(case, min(events, key=lambda e: e.first_step))
+        when = f"at step {first}" if first == last else f"from {a_step(since, first)} to {last}"
         details = events[0].details
         name = next((name for name in MEASURES if _number(details.get(name)) is not None), "")
         value = _number(details.get(name))

@@ -170,7 +170,7 @@ def _without_a_cause(case: Case, hypotheses: tuple[Hypothesis, ...], ending: str
     if trouble.kind == "unclear" and len(case.loss) < 100:
         said = f"{_capital(_moved(case))} over {plural(steps, 'step')}: too few to judge.{ending}"
         return Judged("inconclusive", said)
-    told = f"No problem found in {_counted(case, steps)}: {_moved(case)}"
+    told = f"No known problem found in {_counted(case, steps)}: {_moved(case)}"
     if aside := trend_words(case.metric_trends):
         told += f", {aside}"
     if (rest := rest_of(case)) is not None:

@@ -24,6 +24,10 @@ class Level:
     """Passes that were read."""
     wander: float
     """Median distance of the passes' means from their median."""
+    column_offset: float | None = None
+    """Mean over the columns of a table of their squared means, the median of the passes; None if it is no table."""
+    column_variance: float | None = None
+    """Mean over the columns of a table of their variances, the median of the passes; None if it is no table."""
 
 
 @frozen
@@ -38,6 +42,15 @@ class AlikeWorkers:
     """Workers of the loader."""
     dataset: str
     """Class of the dataset."""
+
+
+class Likeness(NamedTuple):
+    """Correlations of the numbers of an image of shape (C, H, W), laid out in that order."""
+
+    beside: float
+    """Of numbers C - 1 or C + 1 apart, the larger one."""
+    apart: float
+    """Of numbers C apart."""
 
 
 class OddBatch(NamedTuple):
@@ -182,6 +195,9 @@ class BatchesFact(Known):
     """Scale of the inputs in evaluation, None if they were not read."""
     overlap: Overlap | None = None
     """Overlap of evaluation with training, None if nothing was compared."""
+    likeness: Likeness | None = None
+    """Likeness of the numbers of an image in the order of its shape, None if the inputs are no images of 3 or 4
+    channels."""
     runs: EqualBatches = field(default_factory=EqualBatches)
     """Equal training passes in a row."""
     passes: Count = 0

@@ -118,7 +118,9 @@ class BatchMixing(ExperimentFact):
     axis_ops: tuple[AxisOperation, ...] = ()
     """Operations over the batch axis."""
     place: MeetingPlace | None = None
-    """Place where samples first meet, None if it was not found."""
+    """Place where samples first meet, or first depend on their places; None if it was not found."""
+    placed: bool = False
+    """True if the output for a sample depends on its place in the batch, and not on other samples."""
 
 
 @frozen
@@ -199,7 +201,7 @@ class PaddingMask(ExperimentFact):
     type: str
     """Class of that layer, empty if there is none."""
     masks: Count = 0
-    """Masks that were compared with the padding."""
+    """Masks that were compared with the padding; 0 where words and padding were exchanged instead."""
 
 
 @frozen

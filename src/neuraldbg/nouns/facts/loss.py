@@ -114,6 +114,8 @@ class LossTerm:
     """Class id that a cross entropy ignores, None for other losses."""
     weighted: bool = False
     """True if classes or elements have weights."""
+    class_weights: tuple[float, ...] = ()
+    """Weights of the classes in the order of their ids; empty if there are none, or more than 64."""
     weightless: tuple[int, ...] = ()
     """Class ids whose weight is 0, at most eight."""
     outside: float | None = None
@@ -150,5 +152,8 @@ class LossFact(Known):
     """Terms that were recognised, at most eight."""
     gaussian_kl: Literal[1, -1] | None = None
     """1 if the divergence of a variational autoencoder is minimised, -1 if it is maximised, None if there is none."""
+    policy: Literal[1, -1] | None = None
+    """-1 if the loss of a policy falls with the log-probability of actions with a large weight, 1 if it grows with it,
+    None if there is none."""
     kl_weight: float | None = None
     """Derivative of the loss by that divergence of one unit of one sample; None if it is not constant, or not read."""

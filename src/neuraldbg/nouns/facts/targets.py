@@ -124,7 +124,7 @@ class TargetFit:
 
 @frozen
 class TargetsFact(Known):
-    """The targets of one loss over the run so far, logged at steps that are powers of two and at the end."""
+    """The targets of one loss over the run so far, logged in steps whose facts are read, and at the end."""
 
     KEY: ClassVar = "targets"
     JOINED: ClassVar = (

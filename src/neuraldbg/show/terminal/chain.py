@@ -49,7 +49,7 @@ def chain_lines(chain: Chain, marks: Marks) -> Iterator[tuple[str, str]]:
         if before is not None or node is not chain.nodes[0]:
             edges = [edge for edge in chain.edges if edge.target == node.id and edge.source in nodes]
             yield link_line(edges, nodes, before, marks), "dim"
-        yield f"{marks.role.get(node.role, marks.dot)} {label(node, marks)}", STYLE.get(node.role, "")
+        yield f"{marks.role.get(node.role, marks.dot)} {label(node, marks, node.when)}", STYLE.get(node.role, "")
         before = node
 
 
@@ -65,9 +65,7 @@ def chain_sentence(chain: Chain, marks: Marks, titles: Mapping[str, str]) -> str
         if node.role == "symptom" and node.label in told:
             continue
         where = f" in {node.layer}" if node.role == "event" and node.layer and node.layer not in node.label else ""
-        when = (
-            f" (step {node.step:,})" if node.step not in (None, step) and f"step {node.step}" not in node.label else ""
-        )
+        when = f" ({node.when})" if node.step not in (None, step) and f"step {node.step}" not in node.label else ""
         parts.append(f"{titles.get(node.label) or node.label}{where}{when}")
         step = node.step if node.step is not None else step
     return f" {marks.arrow} ".join(parts)
@@ -93,11 +91,11 @@ def link_line(links: Sequence[Arrow], nodes: Mapping[str, Point], before: Point 
     return marks.gap
 
 
-def label(node: Point, marks: Marks) -> str:
-    """Return the label of a node, with the layer and the step unless it has them already."""
+def label(node: Point, marks: Marks, when: str = "") -> str:
+    """Return the label of a node, with the layer and the step, or ``when`` in its place, unless it has them already."""
     parts = [node.label]
     if node.layer and node.layer not in node.label:
         parts.append(node.layer)
     if node.step is not None and f"step {node.step}" not in node.label:
-        parts.append(f"step {node.step}")
+        parts.append(when or f"step {node.step}")
     return f" {marks.dot} ".join(parts)

@@ -44,7 +44,7 @@ def _detail(node: ChainNode) -> str:
     parts = [node.label] if node.role == "cause" else []
     if node.layer:
         parts.append(f"layer {layer_words(node.layer, node.layer_alias)}")
-    return ", ".join([*parts, *([f"step {node.step:,}"] if node.step is not None else [])])
+    return ", ".join([*parts, *([node.when] if node.when else [])])
 
 
 VIEW = Member("chain", "the causal chain", compute)

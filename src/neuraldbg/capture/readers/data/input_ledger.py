@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuraldbg.capture.guest.module_tree import training
-from neuraldbg.capture.readers.data.input_levels import columns, grid, middle, skewed
+from neuraldbg.capture.readers.data.input_levels import column_scale, columns, grid, middle, skewed
 from neuraldbg.capture.readers.data.repeated_batches import Pass, Runs
+from neuraldbg.capture.statistics import operation
 from neuraldbg.capture.statistics.device import placement
 from neuraldbg.capture.statistics.device.async_copy import Sent
 from neuraldbg.capture.statistics.operation import observable
@@ -38,6 +39,8 @@ SETTLED, RARELY = 256, 8
 """After 256 training passes, every 8th is read."""
 _EVALS = 256
 """Evaluation passes whose sample hashes are kept: the first half, and the newest."""
+_PICTURES = 8
+"""Batches of images that are read for the order of their axes."""
 _SIZES = 64
 _DATASETS = 8
 _SCATTER = 2_654_435_761
@@ -83,8 +86,12 @@ class Ledger:
         self.bursts = 0
         self._burst_at = -1
         self.stats: dict[bool, list[tuple[float, float, float, float]]] = {False: [], True: []}
+        self.by_column: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+        """Means over the columns of a table, of the squared mean of a column and of its variance, for each pass."""
         self.grid: dict[bool, str] = {}
         self.columns: dict[str, Any] | None = None
+        self.likeness: list[tuple[float, float]] = []
+        """Likeness of numbers of the first images, for two distances: see ``interleaved.py``."""
         self.runs = Runs()
         self._last: weakref.ref[Tensor] | None = None
         self.floating = True
@@ -132,11 +139,21 @@ class Ledger:
         self.pending.append(Pass(step, size, evaluating, self.bursts, fresh, source, excerpt(x, turn)))
         if self.columns is None and not evaluating and x.dim() == 2 and self.floating:
             self.columns = columns(x)
+        if not evaluating and self.floating and len(self.likeness) < _PICTURES and x.dim() == 4:
+            self._look(x)
         # Device excerpts are copied asynchronously, and processed at a later pass.
         if len(self.pending) >= TOGETHER:
             self._begin_work()
         if self._away is not None and self._away[1].arrived():
             self._take_back()
+
+    def _look(self, x: Tensor) -> None:
+        """Read the order of the axes of a batch of images."""
+        from neuraldbg.capture.readers.data import interleaved  # noqa: PLC0415 (a session is imported without it)
+
+        if interleaved.fits(tuple(x.shape)):
+            few = interleaved.likeness(operation.numbers(interleaved.first_rows(x).float().cpu()), int(x.shape[1]))
+            self.likeness += [few] if few is not None else []
 
     def cut(self) -> None:
         """End the current run of equal batches: passes were not seen."""
@@ -183,6 +200,8 @@ class Ledger:
             self.grid[one.evaluating] = grid(rows.ravel())
         mean, std, low, high = level.tolist()
         kept.append((mean, std, low, high))
+        if len(self.shape) == 2 and (scale := column_scale(rows)) is not None:
+            self.by_column[one.evaluating].append(scale)
 
     def _trained(self, one: Pass, rows: Rows, numbers: Hashes) -> None:
         unique = np.unique(numbers)
@@ -232,12 +251,13 @@ class Ledger:
             "grid": self.grid.get(False, ""),
             "grid_eval": self.grid.get(True, ""),
             "columns": self.columns,
-            "train": middle(self.stats[False]),
-            "eval": middle(self.stats[True]),
+            "train": middle(self.stats[False], self.by_column[False]),
+            "eval": middle(self.stats[True], self.by_column[True]),
             "skewed": skewed(self.stats),
             "overlap": self._overlap(),
             "runs": self.runs.fact(),
             "alike": self.alike,
+            "likeness": np.median(self.likeness, axis=0).tolist() if self.likeness else None,
         }
 
     def _overlap(self) -> dict[str, Any] | None:

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from torch import Tensor
 
+_ROWS, _COLUMNS = 16, 4
+"""Rows and columns from which on the scale of columns can be told."""
+_STILL = 1e-12
 _LEVELS = 255
 _GRID = 2e-3
 _EXACT = 1e-5
@@ -86,12 +89,31 @@ def _faint(values: npt.NDArray[np.float64]) -> bool:
     return abs(float(undone.mean())) < 1.0 and 0.4 < float(undone.std()) < 1.6
 
 
-def middle(stats: list[tuple[float, float, float, float]]) -> dict[str, float] | None:
+def column_scale(rows: npt.NDArray[np.float32]) -> tuple[float, float] | None:
+    """Return the mean squared mean and the mean variance of the columns of a batch, shape (rows, columns), that are not
+    constant; None if there are too few rows or columns.
+    """
+    if rows.shape[0] < _ROWS or rows.shape[1] < _COLUMNS:
+        return None
+    wide = rows.astype(np.float64)
+    mean, variance = wide.mean(0), wide.var(0)
+    moving = variance > _STILL * (mean**2 + 1e-30)
+    if moving.sum() < _COLUMNS:
+        return None
+    return float((mean[moving] ** 2).mean()), float(variance[moving].mean())
+
+
+def middle(
+    stats: list[tuple[float, float, float, float]], by_column: list[tuple[float, float]] | None = None
+) -> dict[str, Any] | None:
     """Return the medians of the passes' levels, their range, and the spread of their means; None without a pass."""
     if not stats:
         return None
     table = np.asarray(stats)
+    columns_of = np.median(np.asarray(by_column), axis=0).tolist() if by_column else (None, None)
     return {
+        "column_offset": columns_of[0],
+        "column_variance": columns_of[1],
         "mean": float(np.median(table[:, 0])),
         "std": float(np.median(table[:, 1])),
         "low": float(table[:, 2].min()),

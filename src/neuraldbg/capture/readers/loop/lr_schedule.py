@@ -78,6 +78,8 @@ class Schedule(Reader):
         super().__init__(scene)
         self._known: list[Known] = []
         self._of: Identities[LRScheduler, Known] = Identities()
+        self._noted: list[tuple[weakref.ref[LRScheduler], int]] = []
+        """Schedulers that were made in light steps, each with its step, and that were not looked at since."""
         self._counters: Identities[Optimizer, list[int]] = Identities()
         self._streams: set[int] = set()
         self._steps = 0
@@ -104,6 +106,8 @@ class Schedule(Reader):
         yield
         if self.scene.switch.in_full_step():
             self.seen(self._get, scheduler)
+        elif self.scene.switch.here():
+            self.seen(self._note, scheduler)
 
     def _step(self, scheduler: LRScheduler, *args: Any, **kwargs: Any) -> Around:
         if not self.scene.switch.in_full_step():
@@ -137,6 +141,7 @@ class Schedule(Reader):
             scheduler = known.ref()
             known.since = -1
             known.steps += self._look_back(scheduler, known) if scheduler is not None else 0
+        self._get_noted()
         self._pass_is_cut()
 
     def _pass_is_cut(self) -> None:
@@ -175,6 +180,21 @@ class Schedule(Reader):
         if by_calls or by_epochs:
             known.fact["position"] = _plain(attribute(scheduler, "last_epoch"))
         return max(0, by_calls or by_epochs)
+
+    def _note(self, scheduler: LRScheduler) -> None:
+        """Note a scheduler that is made in a light step: it is looked at in the next full one, which it asks for."""
+        self.scene.schedulers += 1
+        if len(self._known) + len(self._noted) < _MOST:
+            self.scene.light.hurry()
+            self._noted.append((weakref.ref(scheduler), self.scene.step))
+
+    def _get_noted(self) -> None:
+        noted, self._noted = self._noted, []
+        for ref, step in noted:
+            scheduler = ref()
+            known = self._get(scheduler) if scheduler is not None else None
+            if known is not None:
+                known.made = min(known.made, step)
 
     def _get(self, scheduler: LRScheduler) -> Known | None:
         known: Known | None = self._of.get(scheduler)
@@ -275,6 +295,7 @@ class Schedule(Reader):
 
     def summarise(self) -> None:
         """Log the facts of each scheduler."""
+        self._get_noted()
         loader = max(self._passes, key=lambda one: sum(self._passes[one]), default=0)
         lengths = self._passes.get(loader, [])
         begun = self._cut[loader] + (self._now > self._began and self._loader is not None)

@@ -19,7 +19,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from neuraldbg.capture.guest.module_tree import walk
 from neuraldbg.capture.guest.program_objects import Identities
 from neuraldbg.capture.guest.source_code import step_code
-from neuraldbg.capture.guest.source_trace import Source, Trace
+from neuraldbg.capture.guest.source_trace import Trace
 from neuraldbg.capture.guest.user_code import Place, user_place
 from neuraldbg.capture.layers.layer_lines import layer_lines
 from neuraldbg.capture.layers.layer_names import wraps
@@ -61,7 +61,6 @@ class Places(Reader):
         """Lines of this step's backward passes: the loss of the optimizer that steps next."""
         self._applied: set[str] = set()
         """Functions on the way to a loss, from the graphs of the losses seen so far."""
-        self._sources: dict[str, Source] = {}
         self._traced: set[object] = set()
         """Backward lines and models that were searched already."""
         self._losses: dict[Place, dict[Place, None]] = {}
@@ -138,7 +137,7 @@ class Places(Reader):
             if place in self._traced:
                 continue
             self._traced.add(place)
-            source = self._source(place.file)
+            source = self.scene.source(place.file)
             trace = Trace(source)
             made = trace.losses(place.line)
             for value in made:
@@ -164,15 +163,10 @@ class Places(Reader):
             path_of = {id(module): path for path, module in self.scene.hooks.modules.items()}
             root = wraps(model.root)
             below = dict(walk(root))
-            for path, place in layer_lines(root, self._source, caller.file).items():
+            for path, place in layer_lines(root, self.scene.source, caller.file).items():
                 known = path_of.get(id(below.get(path)))
                 if known is not None:
                     self._lines[f"layer {known}"] = {place: None}
-
-    def _source(self, file: str) -> Source:
-        if file not in self._sources:
-            self._sources[file] = Source(file)
-        return self._sources[file]
 
     def _note(self, kind: str) -> Place | None:
         """Record the user's line that runs now, and return it; None if nothing is read or there is no such line."""

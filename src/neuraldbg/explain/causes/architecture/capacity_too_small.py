@@ -22,9 +22,9 @@ import math
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import Cause
+from neuraldbg.explain.evidence.constant_guess import guessing_loss
 from neuraldbg.explain.evidence.depth_profiles import MATRIX_TYPES, RECURRENT_TYPES
 from neuraldbg.explain.evidence.layer_facts import resting
-from neuraldbg.explain.evidence.symptom import guessing_loss
 from neuraldbg.explain.evidence.wording import percent
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy

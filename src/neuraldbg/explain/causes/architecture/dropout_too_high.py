@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, Cause
 from neuraldbg.explain.edits import once_made
+from neuraldbg.explain.evidence.constant_guess import guessing_loss
 from neuraldbg.explain.evidence.late_changes import began, raised, weigh_change
 from neuraldbg.explain.evidence.layer_facts import dropout_rates
-from neuraldbg.explain.evidence.symptom import guessing_loss
 from neuraldbg.explain.evidence.wording import listing, literal, number, percent
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy

@@ -27,11 +27,11 @@ import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, Cause
 from neuraldbg.explain.edits import before
+from neuraldbg.explain.evidence.constant_guess import guessing_loss
 from neuraldbg.explain.evidence.depth_profiles import RECURRENT_TYPES, gradient_profile
 from neuraldbg.explain.evidence.optimizer_steps import climbs, poor, weigh_blind
 from neuraldbg.explain.evidence.record_readings import LR_MAX
 from neuraldbg.explain.evidence.simpler_causes import simpler_reasons
-from neuraldbg.explain.evidence.symptom import guessing_loss
 from neuraldbg.explain.evidence.wording import literal, moved, number, percent
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy

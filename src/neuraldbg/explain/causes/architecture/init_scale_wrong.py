@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
 from neuraldbg.explain.edits import once_made
+from neuraldbg.explain.evidence.constant_guess import guessing_loss
 from neuraldbg.explain.evidence.depth_profiles import MATRIX_TYPES, is_norm
 from neuraldbg.explain.evidence.layer_facts import calls, operations_into
 from neuraldbg.explain.evidence.optimizer_steps import POOR, poor, weigh_poverty
-from neuraldbg.explain.evidence.symptom import guessing_loss
 from neuraldbg.explain.evidence.wording import listing, number, percent
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy

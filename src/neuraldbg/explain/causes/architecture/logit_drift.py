@@ -104,13 +104,25 @@ def _log_z(reading: Reading[Variety]) -> float:
 
 
 def _drifts(seen: list[Reading[Variety]]) -> bool:
+    begun = abs(_log_z(seen[0])) < FAR / 2 if seen else False
+    seen = _doubling(seen)
     if len(seen) < READINGS:
         return False
     level = np.abs([_log_z(v) for v in seen])
-    begun = abs(_log_z(seen[0])) < FAR / 2
     tail = level[-READINGS:]
     common = seen[-1].of.scale >= COMMON * level[-1] and seen[-1].of.across < 0.5 * level[-1]
     return bool(begun and level[-1] > FAR and tail[-1] > GROWTH * tail[0] and (np.diff(tail) > 0).all() and common)
+
+
+def _doubling(seen: list[Reading[Variety]]) -> list[Reading[Variety]]:
+    """Return the newest reading and earlier ones, each at half the step of the next or before: a drift is a growth over
+    the course of the run, which neighbouring readings show little of.
+    """
+    kept = seen[-1:]
+    for one in reversed(seen[:-1]):
+        if 2 * one.step <= kept[-1].step:
+            kept.append(one)
+    return kept[::-1]
 
 
 CAUSE = Cause(

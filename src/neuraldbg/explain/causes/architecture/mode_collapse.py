@@ -34,7 +34,7 @@ import numpy as np
 
 from neuraldbg.explain.cause import Cause
 from neuraldbg.explain.evidence.adversaries import adversaries
-from neuraldbg.explain.evidence.gaussian_code import SQUARES, balance, came_alive, codes, drowned
+from neuraldbg.explain.evidence.gaussian_code import REWEIGHED, SQUARES, balance, came_alive, codes, drowned
 from neuraldbg.explain.evidence.layer_facts import calls
 from neuraldbg.explain.evidence.wording import literal, number, percent
 from neuraldbg.explain.finding import Tier, Weighing
@@ -73,6 +73,9 @@ LAST = 2
 """Number of last readings that must all show the collapse."""
 POINT = 0.01
 """One minus the mean cosine of two codes, below which all codes have one direction."""
+WIDER, SPREAD = 10.0, 2.0
+"""Ratios of the outputs' variation, and of one minus their mean cosine at its largest, to those of the first reading:
+above both, a term of the loss keeps the variance, and what the outputs have in common is a mean."""
 PRIOR = 0.1
 """Size of the means of a code up to which it is the prior: a KL divergence of 0.005 a unit."""
 DROWNS = 10.0
@@ -242,7 +245,12 @@ def _weigh_code(case: Case, part: str, entries: list[Code]) -> Finding:
             f"at all {len(ratios)} readings (steps {ratios[0][0]} to {ratios[-1][0]}) the gradient of the divergence "
             f"is at least about {_two(times)} times that of the reconstruction", 2.0, times, DROWNS,
         )  # fmt: skip
-    if weights is not None and weights.times > DROWNS:
+    if weights is not None and weights.grown > REWEIGHED:
+        said = f"the weight of the reconstruction beside the divergence grew {number(weights.grown)} times over the run"
+        weigh.against(
+            f"{said}, as with a variance that is learned: codes become active as it grows", 3.0, weights.grown
+        )
+    elif weights is not None and weights.times > DROWNS:
         weigh.speaks(_heavier(weights), 1.5, weights.times, DROWNS)
     elif times <= DROWNS and (case.run.steps or 0) < SHORT:
         weigh.against("the run is short: many codes become active later", 1.5, case.run.steps, SHORT)
@@ -368,6 +376,13 @@ def _point(case: Case, seen: list[Call]) -> Finding | None:
             tail[-1][1], POINT,
         )  # fmt: skip
         weigh.speaks(f"at step {spread[0][0]} it was {number(spread[0][1])}", 1.2, spread[0][1], POINT)
+        first, last = (call.of.outputs[0].across for call in (mine[0], mine[-1]))
+        widest = max(value for _, value, _ in spread)
+        if last > WIDER * first and widest > SPREAD * spread[0][1]:
+            weigh.against(
+                f"they vary more than at first, by {number(last)} and not {number(first)}, and had spread to "
+                f"{number(widest)}: something keeps their variance", 2.5, last, WIDER * first,
+            )  # fmt: skip
         return weigh.conclude(
             f"code that became one point: those of {part} have a mean cosine of {_cosine(1 - tail[-1][1])}",
             Remedy(

@@ -184,7 +184,9 @@ def judge(case: Case) -> Finding | None:
     alone = _target(case)
     if alone is not None:
         return alone
-    odd, change = find(case), case.change("inputs")
+    odd, change, lasting = find(case), case.change("inputs"), case.new_inputs
+    if lasting is not None and lasting.spoilt and (odd is None or odd.step >= lasting.since):
+        return None  # all batches since then: unnormalised_inputs, or input_ignored
     if odd is None:
         return _from_then_on(case, change) if change is not None else _other_units(case)
     weigh = Weighing()

@@ -19,6 +19,9 @@ Evidence
     In a model that predicts the next token, other tokens for every other sample may change nothing for the samples
     between: if they do, and even the outputs of earlier positions change, samples are mixed, and the future is not
     what the model sees.
+    Samples that do not reach each other may still depend on their places in the batch, as where codes of positions are
+    added along axis 0: all samples are turned by one place, and the outputs must turn with them. Models that hold
+    something for each row, and random numbers, are left out.
 
 What to do
     Name the axis: ``batch_first=True``, ``dim=-1``, ``transpose`` in the place of ``view``.
@@ -56,8 +59,35 @@ def judge(case: Case) -> Finding | None:
         found = next((found for found in trials if found is not None), None)
         if found is not None:
             return found
+    by_place = agreed(case, BatchMixing, lambda one: one.placed)
+    if by_place is not None and by_place.why_batch:
+        return _by_place(case, by_place)
     across = agreed(case, Causality, lambda one: one.across)
     return _next_tokens(case, across) if across is not None else None
+
+
+def _by_place(case: Case, value: BatchMixing) -> Finding:
+    """Weigh an output for a sample that depends on the sample's place in the batch."""
+    weigh, met = Weighing(), value.place
+    weigh.speaks(
+        f"in a copy of the model, the {value.rows} samples turned by one place did not give the outputs turned by one "
+        "place, though no sample reaches another", 3.5, True, False,
+    )  # fmt: skip
+    weigh.speaks(f"axis 0 of the input is the batch: {value.why_batch}", 1.5, value.rows)
+    where = met.where if met is not None else None
+    if where is not None and met is not None:
+        weigh.speaks(f"the first result that depends on the place is that of {_named(met)}{place(where)}", 0.5, met.op)
+    return weigh.conclude(
+        f"outputs that depend on a sample's place in the batch: something is added along the batch axis{place(where)}",
+        Remedy(
+            "Add codes of positions along the axis of time, and nothing along that of the samples.",
+            "x = x + self.pe[:, : x.size(1)]  # of shape (1, time, features), for (batch, time, features)",
+        ),
+        at=where,
+        doing="the place of a sample enters",
+        step=0,
+        failure=case.trouble.name or "samples that are told apart by their places",
+    )
 
 
 def _next_tokens(case: Case, value: Causality) -> Finding:

@@ -16,12 +16,15 @@ Evidence
     knows and whose loss does not jump, are a part of the data that holds nothing else: what was learnt of the other
     classes is lost.
 
+    Weights of the classes that grow with their frequency are the wrong way round, whatever is predicted.
+
 What to do
     Weight the classes in the loss, or sample the rare ones more often; judge by recall and not by accuracy.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING
 
@@ -46,6 +49,10 @@ ALWAYS = 0.98
 """Share of predictions of one class from which it counts as predicted always."""
 RARE = 10
 """Least number of labels of other classes in the readings."""
+TILTED = 2.0
+"""Least ratio of the most frequent class to the rarest one, and of their weights, for weights that follow either."""
+UNORDERED = 0.2
+"""Share of the classes, in the order of their frequency, whose weight may be smaller than that of the class before."""
 STEPS = 60
 TOLD = 0.06
 """R^2 of a kernel regression below which hardly any sample is more likely of a rare class than of the main one."""
@@ -60,7 +67,7 @@ def judge(case: Case) -> Finding | None:
         term = targets.supervised(case, slot)
         if term is None or case.run.steps < STEPS:
             continue
-        if (found := _since(case, slot, term)) is not None:
+        if (found := _since(case, slot, term) or _turned(case, term)) is not None:
             return found
         if not rows or term.weighted:
             continue
@@ -84,7 +91,8 @@ def _since(case: Case, slot: TargetsFact, term: LossTerm) -> Finding | None:
     turn.weigh(weigh, 4.0)
     weigh.speaks(f"the loss does not jump there: the inputs belong to that class; it ends at {case.loss.ending}", 1.0)
     return weigh.conclude(
-        f"batches of class {turn.classes[0]} alone {turn.when}: the model unlearns the others",
+        f"batches of {'nearly ' * (turn.share < 1)}class {turn.classes[0]} alone {turn.when}: the model may "
+        "unlearn the others",
         Remedy(
             "Mix the classes again: shuffle over the whole data set and not within one of its files.",
             "loader = torch.utils.data.DataLoader(dataset, batch_size=64, shuffle=True)",
@@ -93,6 +101,51 @@ def _since(case: Case, slot: TargetsFact, term: LossTerm) -> Finding | None:
         step=turn.until,
         since=turn.since,
         failure="forgetting of the other classes",
+    )
+
+
+def _turned(case: Case, term: LossTerm) -> Finding | None:
+    """Weigh weights of the classes that are larger, the more labels a class has."""
+    counts: dict[int, int] = {}
+    for one in targets.alike(case, term):
+        for name, count in one.target_histogram.items():
+            counts[int(name)] = counts.get(int(name), 0) + count
+    classes = sorted(
+        (
+            name
+            for name in counts
+            if name != term.ignore and 0 <= name < len(term.class_weights) and term.class_weights[name]
+        ),
+        key=counts.__getitem__,
+    )
+    if len(classes) < 2:
+        return None
+    weights = [term.class_weights[name] for name in classes]
+    rare, major = classes[0], classes[-1]
+    tilted = counts[major] >= TILTED * counts[rare] and weights[-1] >= TILTED * weights[0] >= 0
+    if counts[rare] < RARE or not tilted:
+        return None
+    if sum(later < earlier for earlier, later in itertools.pairwise(weights)) > UNORDERED * len(weights):
+        return None
+    weigh = Weighing()
+    weigh.speaks(
+        f"the loss weights class {major}, with {counts[major]:,} labels of those that were read, by "
+        f"{number(weights[-1])}, and class {rare}, with {counts[rare]:,}, by {number(weights[0])}",
+        5.0, weights[-1], weights[0],
+    )  # fmt: skip
+    if len(classes) > 2:
+        weigh.speaks(f"over all {len(classes)} classes the weights grow with the frequency", 0.7)
+    return weigh.conclude(
+        "class weights that are the wrong way round: the more frequent a class is, the more it weighs",
+        Remedy(
+            "Give rare classes the larger weights: divide by the frequency.",
+            "counts = torch.bincount(labels).clamp(min=1)  # labels: those of the training set\n"
+            "criterion = torch.nn.CrossEntropyLoss(weight=counts.sum() / (len(counts) * counts))",
+        ),
+        layer=term.layer,
+        step=0,
+        failure="rare classes that are not learnt",
+        tier=Tier.SPECIFIC,
     )
 
 

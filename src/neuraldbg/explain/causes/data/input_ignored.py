@@ -13,7 +13,8 @@ Evidence
     the experiment is made on a copy with fresh random weights: the inputs of all samples are exchanged, noise is added,
     in eval mode and in training mode. If the output is the same to the last bit, no weights whatever would let it see
     the input. One output of several can be blind as well: a decoder that is given noise in the place of the code. An
-    input that is zero in every batch is named as well, whatever the model does with it. Of several arguments one that
+    input that is zero in every batch is named as well, whatever the model does with it, and so is one that becomes a
+    constant in mid-run and stays one. Of several arguments one that
     varies and changes nothing is named with less confidence; masks, lengths and indices are left alone.
 
 What to do
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import STALL, Cause
+from neuraldbg.explain.cause import BLOW_UP, STALL, Cause
 from neuraldbg.explain.evidence.inputs import agreed
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
@@ -33,12 +34,15 @@ from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.explain.evidence.new_inputs import NewInputs
     from neuraldbg.explain.finding import Finding
     from neuraldbg.nouns.facts.experiment import IgnoredOutput
 
 
 def judge(case: Case) -> Finding | None:
     """Weigh the experiment that changes the inputs of a copy of the model and compares its outputs."""
+    if (change := case.new_inputs) is not None and change.constant:
+        return _constant_since(case, change)
     found = agreed(case, InputIgnored, lambda one: one.ignored)
     if found is None:
         return _one_of_several(case)
@@ -71,6 +75,23 @@ def judge(case: Case) -> Finding | None:
         step=0,
         failure=case.trouble.name or "one answer for every input",
     )
+
+
+def _constant_since(case: Case, change: NewInputs) -> Finding:
+    """Weigh inputs that become one constant in mid-run."""
+    weigh = Weighing()
+    change.weigh(weigh, 6.0)
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.0)
+    return weigh.conclude(
+        f"input that has no effect on the output: {change.said}, so that all samples are alike",
+        Remedy("Find where the data is lost on its way to the model: a file or shard without data, a transform that "
+               "returns nothing.", "print(x.abs().max())  # just before model(x), and back from there"),
+        step=change.until,
+        since=change.since,
+        failure=case.trouble.name or "one answer for every input",
+        explains=BLOW_UP,
+    )  # fmt: skip
 
 
 def _one_of_several(case: Case) -> Finding | None:

@@ -30,8 +30,8 @@ import numpy as np
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.evidence import targets
+from neuraldbg.explain.evidence.constant_guess import guessing_loss, label_entropy
 from neuraldbg.explain.evidence.metric_trends import BESIDE, held_out
-from neuraldbg.explain.evidence.symptom import guessing_loss
 from neuraldbg.explain.evidence.wording import number, percent
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
@@ -56,9 +56,13 @@ PER_CLASS = 12
 """Samples of each class below which a kernel regression finds nothing."""
 BEFORE, AFTER = 20, 16
 """Steps before a jump whose losses and gradients are usual ones, and from it on within which batches must be read."""
+AT_ONCE, JUMP = 3, 1 / 3
+"""Losses after the jump that all lie above those before it, and share of the loss of a guess by which it rises."""
 NEAR, LARGER = 0.9, 5.0
 """Share of the loss of a guess from which, and up to the inverse of which, a loss is at that level; gradient norm, in
 usual ones, up to which a step is usual."""
+MOVED = 2.0
+"""Update of the last step before the jump, in usual ones, up to which it has hardly moved the weights."""
 WIDE = 256
 """Largest number of values of a sample that are read one by one."""
 LITTLE = 0.15
@@ -86,16 +90,22 @@ def _from_then_on(case: Case) -> Finding | None:
     """Weigh a loss that jumped to that of a guess from one step to the next, and stays, with nothing changed but the
     labels: the step before had hardly moved the weights, and inputs, settings and loss are as before.
     """
-    onset, guess, loss = case.onset, guessing_loss(case), case.loss.finite
+    onset, loss, entropy = case.onset, case.loss.finite, label_entropy(case)
+    guess = min(guessing_loss(case), entropy) if entropy > 0 else guessing_loss(case)
     if case.trouble.kind != "diverged" or not onset or not guess > 0 or case.changes or not case.loss.stays:
         return None
     before, after = loss.between(onset - BEFORE, onset - 1).values, loss.between(onset, onset + AFTER).values
-    if len(before) < BEFORE // 2 or not len(after) or not float(after[0]) > float(before.max()) + guess / 2:
+    if len(before) < BEFORE // 2 or not len(after) or not after[:AT_ONCE].min() > before.max():
+        return None
+    if not float(np.median(after)) > float(np.median(before)) + JUMP * guess:
         return None
     if not NEAR * guess < case.loss.last < guess / NEAR or not case.read_within(onset, onset + AFTER):
         return None
     norms = case.scalar("grad_norm").finite().between(0, onset - 1).values[-BEFORE:]
     if len(norms) < BEFORE // 2 or norms[-1] > LARGER * float(np.median(norms)):
+        return None
+    moved = case.scalar("update_ratio").finite().between(0, onset - 1).values[-BEFORE:]
+    if len(moved) and moved[-1] > MOVED * float(np.median(moved)):
         return None
     weigh = Weighing()
     weigh.speaks(

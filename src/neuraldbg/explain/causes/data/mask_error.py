@@ -68,6 +68,8 @@ def judge(case: Case) -> Finding | None:
 def _padding(case: Case) -> Finding | None:
     """Weigh a padding mask that is inverted."""
     found = agreed(case, PaddingMask, lambda one: one.inverted)
+    if found is not None and found.layer is None and not found.masks:
+        return _blind_to_words(case)
     if found is None or found.layer is None:
         return None
     weigh, layer, kind = Weighing(), found.layer, found.type
@@ -79,6 +81,26 @@ def _padding(case: Case) -> Finding | None:
         f"padding mask that is the wrong way round: {called(layer)} attends to nothing but padding",
         Remedy("Turn the mask over: True is what torch's attention leaves out.", "key_padding_mask=ids == pad_id"),
         layer=layer if layer in case.layout.by_path else None,
+        step=0,
+        failure=case.trouble.name or "attention that sees no word",
+    )
+
+
+def _blind_to_words(case: Case) -> Finding:
+    """Weigh outputs that other words do not change, and other padding does."""
+    weigh = Weighing()
+    weigh.speaks(
+        "in a copy of the model other words changed no output of the rows with padding, and other ids in the place of "
+        "the padding did", 5.5, "words", "padding",
+    )  # fmt: skip
+    weigh.speaks("rows of ids end in runs of one id of different lengths, which are the padding", 0.7, "padding")
+    return weigh.conclude(
+        "padding mask that is the wrong way round: what the model returns depends on the padding and on no word",
+        Remedy(
+            "Turn the mask over. For scaled_dot_product_attention True is what takes part; for nn.MultiheadAttention "
+            "it is what is left out.",
+            "attn_mask = (ids != pad_id)[:, None, None, :]",
+        ),
         step=0,
         failure=case.trouble.name or "attention that sees no word",
     )

@@ -49,6 +49,11 @@ AGREES = 0.1
 """Largest relative error of mean and standard deviation if one side is the other times a factor plus an offset."""
 CHANGED = 0.5
 """Least distance of the factor from 1, or of the offset from 0 in standard deviations."""
+CENTRED, UNIT = 0.2, (0.5, 1.6)
+"""Largest mean squared mean, and range of the mean variance, of the columns of a standardised table in batches of 16
+rows and more: the mean of 16 samples has a variance of 1/16 itself."""
+OTHER = 2.5
+"""Least ratio of a raw column's variance to 1."""
 ALL = 0.8
 """Least share of evaluation passes outside of the range of all training passes."""
 
@@ -80,7 +85,7 @@ def _compare(case: Case, fact: BatchesFact) -> Finding | None:
     regridded = grids[0] != grids[1] and all(grids)
     rescaled = _rescaled(train, other)
     if not far and not rescaled and not (picture and regridded):
-        return None
+        return _standardised(case, fact, train, other)
     weigh = Weighing()
     weigh.speaks(
         f"inputs of evaluation have mean {number(other.mean)} and standard deviation {number(other.std)}, those "
@@ -113,6 +118,49 @@ def _compare(case: Case, fact: BatchesFact) -> Finding | None:
         step=max(0, fact.first_eval),
         failure=case.trouble.name or "validation that is too bad",
     )
+
+
+def _standardised(case: Case, fact: BatchesFact, train: Level, other: Level) -> Finding | None:
+    """Weigh columns of a table that are standardised on one side, and raw on the other."""
+    sides = {"training": train, "evaluation": other}
+    clean = [name for name, side in sides.items() if _is_standard(side)]
+    raw = [name for name, side in sides.items() if _is_raw(side)]
+    if len(clean) != 1 or len(raw) != 1 or fact.skewed < 1:
+        return None
+    weigh = Weighing()
+    one, far = sides[clean[0]], sides[raw[0]]
+    weigh.speaks(
+        f"the columns of {clean[0]} are standardised: mean variance {number(one.column_variance or 0.0)}, mean squared "
+        f"mean {number(one.column_offset or 0.0)}; those of {raw[0]} are not: {number(far.column_variance or 0.0)} and "
+        f"{number(far.column_offset or 0.0)}",
+        4.3, far.column_variance, one.column_variance,
+    )  # fmt: skip
+    weigh.speaks("all evaluation passes lie outside of all training passes", 0.7, fact.skewed, 1.0)
+    return weigh.conclude(
+        f"evaluation inputs that are preprocessed differently: the columns of {clean[0]} are standardised, those of "
+        f"{raw[0]} are not",
+        Remedy(
+            "Standardise both sides by the means and spreads of the training set.",
+            "scaler = StandardScaler().fit(x_train)\nx_train, x_val = scaler.transform(x_train), "
+            "scaler.transform(x_val)",
+        ),
+        step=max(0, fact.first_eval),
+        failure=case.trouble.name or "validation that is too bad",
+    )
+
+
+def _is_standard(side: Level) -> bool:
+    """Return True if the columns of a table have the mean 0 and the variance 1, as far as a batch can show it."""
+    offset, variance = side.column_offset, side.column_variance
+    return offset is not None and variance is not None and offset < CENTRED and UNIT[0] < variance < UNIT[1]
+
+
+def _is_raw(side: Level) -> bool:
+    """Return True if the columns have means beyond their spreads, and another spread than 1."""
+    offset, variance = side.column_offset, side.column_variance
+    if offset is None or variance is None or offset < variance:
+        return False
+    return not 1 / OTHER < variance < OTHER
 
 
 def _rescaled(train: Level, other: Level) -> tuple[float, float] | None:

@@ -29,9 +29,10 @@ import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
 from neuraldbg.explain.edits import before
+from neuraldbg.explain.evidence.constant_guess import guessing_loss
 from neuraldbg.explain.evidence.depth_profiles import gradient_profile, is_norm
 from neuraldbg.explain.evidence.inputs import batches
-from neuraldbg.explain.evidence.symptom import guessing_loss
+from neuraldbg.explain.evidence.new_inputs import LARGE, SMALL
 from neuraldbg.explain.evidence.wording import literal, number
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
@@ -44,10 +45,6 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
     from neuraldbg.nouns.facts.batches import Columns
 
-LARGE = 10.0
-"""rms above which inputs are far from unit scale (LeCun et al. 1998, Efficient BackProp, ask for about 1)."""
-SMALL = 0.01
-"""rms below which inputs are too small."""
 OFFSET = 5.0
 """|mean| / std beyond which the offset dominates."""
 FAR_OFF = 20.0
@@ -69,6 +66,8 @@ UNEVEN = 100.0
 
 def judge(case: Case) -> Finding | None:
     """Weigh the scale of each float input."""
+    if (late := _since(case)) is not None:
+        return late
     if _takes_ids(case) or any(fact.grid in ("twice", "shrunk", "faint") for fact in batches(case)):
         return None  # ids have no scale; inputs that were scaled twice are double_normalisation
     findings = [_weigh(case, stats) for stats in case.inputs if not stats.integer]
@@ -105,6 +104,31 @@ def _weigh(case: Case, stats: InputStats) -> Finding | None:
         ),
         layer=first,
         step=0,
+        failure=case.trouble.name or "badly scaled inputs",
+    )
+
+
+def _since(case: Case) -> Finding | None:
+    """Weigh inputs that come in other units in mid-run, and far from unit scale."""
+    change = case.new_inputs
+    if change is None or change.constant or not change.spoilt:
+        return None
+    weigh = Weighing()
+    change.weigh(weigh, 5.0)
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.5 if case.trouble.broke else 1.2)
+    else:
+        weigh.against("the training gets over it, though its model may be of no use on inputs as before", 1.0)
+    mean, std = change.before.mean, change.before.std or 1.0
+    return weigh.conclude(
+        f"inputs that are not normalised: {change.said}",
+        Remedy(
+            "Look at what comes from that step on, another file or shard: give it the units of the data before, and "
+            "normalise it with the same numbers.",
+            f"print(x.mean(), x.std())  # {literal(mean)} and {literal(std)} before that step",
+        ),
+        step=change.until,
+        since=change.since,
         failure=case.trouble.name or "badly scaled inputs",
     )
 

@@ -27,7 +27,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
+from neuraldbg.explain.evidence import targets
 from neuraldbg.explain.evidence.late_changes import began, weigh_change
+from neuraldbg.explain.evidence.own_targets import size
 from neuraldbg.explain.evidence.wording import literal, number
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
@@ -47,12 +49,16 @@ EXTREME = 100.0
 """rms beyond which targets are in raw units."""
 SPENT = (30, 0.1)
 """Least number of steps, and share of the run, until the loss has halved, spent on reaching the targets' scale."""
+ALONG = 0.3
+"""Distance of the predictions' size from the targets', relative to it, up to which they have come along."""
 OFFSET = 10.0
 """|mean| / std beyond which the offset dominates."""
 
 
 def judge(case: Case) -> Finding | None:
     """Weigh targets that came in other units from a step on, then the scale of the targets of each regression loss."""
+    if case.growing_targets:
+        return None  # the model makes them for itself
     change = case.change("targets")
     if change is not None and len(case.terms) == 1 and case.terms[0].kind in REGRESSION:
         return _late(case, case.terms[0], change)
@@ -71,6 +77,11 @@ def _late(case: Case, term: LossTerm, change: ChangePoint) -> Finding:
     weigh_change(case, weigh, change)
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.5)
+    if (both := _followed(case, term, change)) is not None:
+        weigh.against(
+            f"at the first reading after it the predictions were of that size as well, {number(both[1])} beside "
+            f"{number(both[0])}: the targets follow the model's own outputs", 4.0, both[1], both[0],
+        )  # fmt: skip
     return weigh.conclude(
         f"targets that are unlike those before: {change.said}",
         Remedy(
@@ -82,6 +93,20 @@ def _late(case: Case, term: LossTerm, change: ChangePoint) -> Finding:
         since=change.since,
         failure=case.trouble.name or "badly scaled targets",
     )
+
+
+def _followed(case: Case, term: LossTerm, change: ChangePoint) -> tuple[float, float] | None:
+    """Return the root mean squares of targets and predictions at the first reading after a change, if the predictions
+    have already come along: targets in other units are a surprise to a model. None if they have not, or were not read.
+    """
+    for step, one in targets.readings(case):
+        if step < change.until or one.kind != term.kind or one.target is None or one.input is None:
+            continue
+        of_target, of_input = size(one.target), size(one.input)
+        if of_target is None or of_input is None:
+            continue
+        return (of_target, of_input) if abs(of_input - of_target) < ALONG * of_target else None
+    return None
 
 
 def _weigh(case: Case, term: LossTerm, mean: float, std: float) -> Finding | None:

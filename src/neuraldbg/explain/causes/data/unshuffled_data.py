@@ -28,7 +28,7 @@ import numpy as np
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.evidence import targets
-from neuraldbg.explain.evidence.late_labels import one_class_since
+from neuraldbg.explain.evidence.late_labels import narrowed, one_class_since
 from neuraldbg.explain.evidence.wording import number, percent, plural
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
@@ -47,6 +47,8 @@ VARIETY = 0.5
 JUMP = 1.5
 """Least ratio of the loss after a change of class to the loss before."""
 
+APART = 3.0
+"""Distance of the means of batches, in the largest standard deviation inside one, from which they are sorted."""
 MANY = 4
 """Number of classes from which blocks of one class after the other are no accident."""
 EASY = 0.5
@@ -68,7 +70,9 @@ def judge(case: Case) -> Finding | None:
 
 
 def _since(case: Case, slot: TargetsFact, term: LossTerm) -> Finding | None:
-    """Weigh batches that were mixed and hold one class each from a step on."""
+    """Weigh batches that were mixed, and hold one class each, or numbers close together, from a step on."""
+    if slot.kind != "nll":
+        return _numbers_since(case, term)
     turn = one_class_since(case, slot, term)
     if turn is None or turn.same:
         return None
@@ -77,6 +81,21 @@ def _since(case: Case, slot: TargetsFact, term: LossTerm) -> Finding | None:
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.2)
     return _finish(case, weigh, f"batches ordered by class {turn.when}", turn.until, turn.since)
+
+
+def _numbers_since(case: Case, term: LossTerm) -> Finding | None:
+    turn = narrowed(case, term)
+    if turn is None or not turn.span > APART * turn.inside:
+        return None  # all of them are one value, or in other units
+    weigh = Weighing()
+    weigh.speaks(
+        f"{turn.when} targets inside a batch differ by {number(turn.inside)} at most (standard deviation), before by "
+        f"{number(turn.before)}, while the means of the {turn.readings} batches that were read lie up to "
+        f"{number(turn.span)} apart", 4.5, turn.inside, turn.before,
+    )  # fmt: skip
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.2)
+    return _finish(case, weigh, f"batches ordered by target {turn.when}", turn.until, turn.since)
 
 
 def _classes(case: Case, slot: TargetsFact) -> Finding | None:

@@ -27,8 +27,8 @@ import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
 from neuraldbg.explain.edits import before
+from neuraldbg.explain.evidence.constant_guess import guessing_loss
 from neuraldbg.explain.evidence.optimizer_steps import weigh_bearing
-from neuraldbg.explain.evidence.symptom import guessing_loss
 from neuraldbg.explain.evidence.training_loop import micro_batches
 from neuraldbg.explain.evidence.wording import moved, number
 from neuraldbg.explain.finding import Tier, Weighing

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.causes.loop.param_not_in_optimizer import movement
+from neuraldbg.explain.causes.loop.param_unused import had_gradient
 from neuraldbg.explain.evidence.change_points import TURNS
 from neuraldbg.explain.evidence.graph_wiring import MEANT, PART, access, as_drawn, cut_off, cuts, dry, line
 from neuraldbg.explain.evidence.record_readings import owner
@@ -38,6 +39,7 @@ from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.change import ChangeFact
 from neuraldbg.nouns.facts.cuts import CutsFact
+from neuraldbg.nouns.facts.params import ParamsFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -86,6 +88,11 @@ def _since(case: Case) -> Finding | None:
     turn, last = turns[-1], case.run.steps or 0
     if last - turn.until < max(AFTER, AFTER_SHARE * last):
         return None
+    later = {
+        name for step, fact in case.run.versions(ParamsFact) if step >= turn.since for name in fact.not_in_optimizer
+    }
+    if not turn.after and any(had_gradient(case, name) for name in later):
+        return None  # another model gets the gradients
     weigh = Weighing()
     lost = list(dict.fromkeys(owner(name) for name in turn.names))
     said = f"{listing(lost)} got gradients up to step {turn.since}, and none from step {turn.until} on"

@@ -158,6 +158,7 @@ def _replaced(case: Case) -> Finding | None:
         step=until,
         since=since,
         failure="untrained layer" if partly else "optimizer without effect",
+        explains=frozenset({"loss_divergence"}),  # what is new begins at random
     )
 
 

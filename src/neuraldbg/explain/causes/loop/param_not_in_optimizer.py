@@ -40,6 +40,8 @@ from neuraldbg.nouns.facts.places import PlacesFact
 from neuraldbg.nouns.facts.unstepped import UnsteppedFact
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.evidence.record_readings import Joined
     from neuraldbg.explain.finding import Finding
@@ -200,13 +202,15 @@ def _weigh_joined(case: Case, joined: Joined) -> Finding | None:
     if whole and left_out_first(case, names):
         weigh.against("everything before the trained layers is left out, as when only a head is trained from then on",
                       2.0 if case.trouble.any else 4.0)  # fmt: skip
+    elif _fresh(case, names, joined):
+        weigh.speaks("they had no gradient before, and no optimizer of this run ever held them", 1.5)
     elif whole:
         weigh.against("whole layers are left out, as in a training by stages", 2.0)
     # A second phase on other data, as a fine-tuning of biases and norms alone, learns something anew.
     newest = case.loss_of(case.run.streams[-1]) if len(case.run.streams) > 1 else None
     if newest is None:
         weigh_fall(case, weigh, joined.since, joined.until)
-    elif newest.learned:
+    elif newest.learned and not _fresh(case, names, joined):
         weigh.against(
             f"the training with the new optimizer learns: its loss fell {newest.course}", 5.0, newest.relative
         )
@@ -238,6 +242,14 @@ def _of_a_later_model(case: Case) -> list[str]:
     first = {layer.model for layer in case.layout.layers} & set(case.run.info.models[:1])
     later = (layer for layer in case.layout.layers if layer.model not in first)
     return [name for layer in later for name in (f"{layer.path}.{p}" for p in layer.params) if name in known]
+
+
+def _fresh(case: Case, names: Sequence[str], joined: Joined) -> bool:
+    """Return True if parameters had no gradient before they joined those that no optimizer holds: a part of the model
+    that is first used in a later training, and was trained in none.
+    """
+    before = [fact for step, fact in case.run.versions(ParamsFact) if step < joined.until]
+    return bool(before) and set(names) <= {*before[-1].no_grad, *before[-1].uncalled}
 
 
 def _of_the_loss(case: Case) -> Finding | None:

@@ -42,8 +42,8 @@ SPARE = re.compile(r"pooler|aux|target|teacher|ema|momentum|shadow|mask_token|un
 
 def judge(case: Case) -> Finding | None:
     """Weigh the parameters that never got a gradient."""
-    names = [name for name in case.standing("no_grad") if not _had_gradient(case, name)]
-    names = [name for name in names if not _idle_model(case, name, names)]
+    names = [name for name in case.standing("no_grad") if not had_gradient(case, name)]
+    names = [name for name in names if not _idle_model(case, name, names) and not _bias_alone(case, name)]
     lost = cut_off(case)  # a known cut is a more specific cause
     names = [name for name in names if owner(name) not in lost]
     if not names or dry(case) is not None:
@@ -98,12 +98,20 @@ def _loss_line(case: Case) -> tuple[SourceLine | None, str]:
     return None, ""
 
 
-def _had_gradient(case: Case, name: str) -> bool:
+def had_gradient(case: Case, name: str) -> bool:
     """Return True if the record has a gradient of a parameter."""
     for row in case.layout.rows("param_grad", owner(name)):
         if case.layout.sites[row].label == name and len(case.run.series(row, "rms")):
             return True
     return False
+
+
+def _bias_alone(case: Case, name: str) -> bool:
+    """Return True for a bias beside a weight that gets a gradient: a loss of the derivatives of an output does not
+    depend on the last bias.
+    """
+    layer, _, last = name.rpartition(".")
+    return last == "bias" and had_gradient(case, f"{layer}.weight" if layer else "weight")
 
 
 def _idle_model(case: Case, name: str, names: list[str]) -> bool:

@@ -16,7 +16,8 @@ Evidence
     after it, or where the loss lost a quarter of what was learnt at once and has not come back to its level. A program
     that changes its weights all the time, and trained well with it, does so on purpose, and so does one that begins
     anew with another optimizer. Smaller changes before each step, from some step on, are named where the loss ends
-    above its level before; a jump without such a change has another cause, such as a rate that was raised.
+    above its level before; a jump without such a change has another cause, such as a rate that was raised. The lines
+    of a training step's functions are searched for those that write to weights; one alone is quoted.
 
 What to do
     Find the code that writes to these weights, and do it before the training. Where it is meant, as in a pruning or a
@@ -32,7 +33,8 @@ import numpy as np
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
 from neuraldbg.explain.evidence.late_changes import weigh_change
 from neuraldbg.explain.evidence.record_readings import owner
-from neuraldbg.explain.evidence.setbacks import AT_ONCE, LOST, setback
+from neuraldbg.explain.evidence.setbacks import AT_ONCE, LOST, setback, slow_return
+from neuraldbg.explain.evidence.weight_writes import WRITES, search, weigh_lines, writing_lines
 from neuraldbg.explain.evidence.wording import listing, number, percent, plural
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
@@ -70,7 +72,9 @@ def judge(case: Case) -> Finding | None:
         return _found(case, weigh, turns, first, since, change.names)
     for turn in turns:
         weigh = Weighing()
-        if _costly(case, weigh, turn, sum(one.until > turn.until for one in turns)):
+        if _costly(case, weigh, turn, sum(one.until > turn.until for one in turns)) or (
+            len(turns) < OFTEN and _late_back(case, weigh, turn)
+        ):
             return _found(case, weigh, turns, turn.until, turn.since, turn.names)
     return _at_each_step(case)
 
@@ -130,6 +134,21 @@ def _costly(case: Case, weigh: Weighing, turn: ChangeFact, more: int) -> bool:
     return True
 
 
+def _late_back(case: Case, weigh: Weighing, turn: ChangeFact) -> bool:
+    """Weigh a loss that jumped at a change, far beyond its noise, and took long to come back to its level."""
+    # A state that is gone back to on purpose is loaded with the optimizer's.
+    whole = any(fact.optimizer_loaded and fact.model_loaded is not None for fact in case.run.known_each(ResumeFact))
+    found = slow_return(case, turn.since, turn.until)
+    if found is None or whole:
+        return False
+    level, now, took = found
+    said = f"the loss was at {number(level)} before, and at {number(now)} in the steps right after it"
+    weigh.speaks(said, 4.0, now, level)
+    share = took / max(case.run.steps, 1)
+    weigh.speaks(f"it took {plural(took, 'step')} to come back, {percent(share)} of the run", 0.5, took)
+    return True
+
+
 def _pruned(case: Case, until: int) -> float:
     """Return the largest share of a weight's elements that became exactly 0 from a step on, of weights that kept
     others; 0 if none did.
@@ -160,20 +179,26 @@ def _found(
         weigh.against("another optimizer object took over then, as when a training begins anew", 5.0)
     if any(fact.model_loaded == until for fact in case.run.known_each(ResumeFact)):
         weigh.speaks("a checkpoint was loaded into the model at that step", 0.5)
-    said = listing(names) if names else "the weights"
+    lines, said = writing_lines(case, names), listing(names) if names else "the weights"
+    line = weigh_lines(weigh, lines)
     when = f"at step {until}" if until <= since + 1 else f"between steps {since} and {until}"
     layers = {owner(name) for name in names}
+    anywhere = (
+        f"Find the code that writes to {said} between two steps: an assignment to .data, an operation in place "
+        "under torch.no_grad(), load_state_dict, an initialisation."
+    )
     return weigh.conclude(
         f"weights that were overwritten: something that is no optimizer changed {said} {when}",
         Remedy(
-            f"Find the code that writes to {said} between two steps: an assignment to .data, an operation in place "
-            "under torch.no_grad(), load_state_dict, an initialisation. Leave it out, or do it before the training.",
+            f"{search(lines, anywhere)} Leave it out, or do it before the training.",
             f"with torch.no_grad():\n    ...  # what writes to {said}: before the loop, not in it",
         ),
         layer=layers.pop() if len(layers) == 1 else None,
         step=until,
         since=since if until > since + 1 else None,
         failure=case.trouble.name or "lost progress",
+        at=line,
+        doing=WRITES,
     )
 
 

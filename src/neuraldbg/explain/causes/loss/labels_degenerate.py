@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.evidence import targets
-from neuraldbg.explain.evidence.late_labels import one_class_since
+from neuraldbg.explain.evidence.late_labels import narrowed, one_class_since
 from neuraldbg.explain.evidence.wording import number, plural
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
-    from neuraldbg.explain.evidence.late_labels import OneClass
+    from neuraldbg.explain.evidence.late_labels import Turn
     from neuraldbg.explain.finding import Finding
     from neuraldbg.nouns.facts.loss import LossTerm
     from neuraldbg.nouns.facts.targets import TargetsFact
@@ -60,14 +60,30 @@ def judge(case: Case) -> Finding | None:
 
 def _since(case: Case, slot: TargetsFact, term: LossTerm) -> Finding | None:
     """Weigh labels that become one class in mid-run, while the inputs stay what they were."""
+    if slot.kind != "nll":
+        return _numbers_since(case, term)
     turn = one_class_since(case, slot, term)
-    if turn is None or not turn.same or not turn.rose:
+    if turn is None or not turn.same or turn.share < 1 or not turn.rose:
         return None
     weigh = Weighing()
     turn.weigh(weigh, 5.0)
     if case.loss.last < turn.level:
         weigh.speaks(f"the loss is at {number(case.loss.last)} at the end, as of a constant that is learnt", 0.5)
     return _finish(weigh, term, f"labels that are all the same {turn.when}: class {turn.classes[0]}", turn)
+
+
+def _numbers_since(case: Case, term: LossTerm) -> Finding | None:
+    turn = narrowed(case, term)
+    if turn is None or turn.inside > 0 or turn.span > 0:
+        return None
+    weigh = Weighing()
+    weigh.speaks(
+        f"{turn.when} all targets of the {turn.readings} batches that were read are the same number; before, they "
+        f"differed by {number(turn.before)} (standard deviation)", 5.0, 0.0, turn.before,
+    )  # fmt: skip
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.0)
+    return _finish(weigh, term, f"targets that are all the same {turn.when}", turn)
 
 
 def _classes(case: Case, slot: TargetsFact, term: LossTerm) -> Finding | None:
@@ -98,7 +114,7 @@ def _numbers(case: Case, slot: TargetsFact, term: LossTerm) -> Finding | None:
     return _finish(weigh, term, f"targets that are all the same: {value}")
 
 
-def _finish(weigh: Weighing, term: LossTerm, sentence: str, turn: OneClass | None = None) -> Finding:
+def _finish(weigh: Weighing, term: LossTerm, sentence: str, turn: Turn | None = None) -> Finding:
     return weigh.conclude(
         sentence,
         Remedy(

@@ -14,8 +14,8 @@ Evidence
     input is trained and not the model, and in policy gradients, whose weights have both signs. So it is named only if
     the whole loss is one negated term that compares the model with its targets, one optimizer trains it, and the fit
     gets worse. The divergence of a variational autoencoder is known by its form and may stand beside other terms:
-    with the wrong sign it has no lower bound. A policy gradient whose minus is missing cannot be told from one that
-    is given costs instead of rewards, so that it is not named.
+    with the wrong sign it has no lower bound. A policy gradient is known by its form, too; whether its weights are
+    rewards or costs only the names in the program tell, so that it is named where they speak of rewards alone.
 
 What to do
     Take the minus away, or write it where it is missing.
@@ -23,17 +23,22 @@ What to do
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
 from neuraldbg.explain.edits import arguments, before
 from neuraldbg.explain.evidence import targets
+from neuraldbg.explain.evidence.change_points import sign_turn
+from neuraldbg.explain.evidence.constant_guess import guessing_loss
 from neuraldbg.explain.evidence.late_changes import began, weigh_change
-from neuraldbg.explain.evidence.symptom import guessing_loss
 from neuraldbg.explain.evidence.wording import literal, number
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.loss import LossFact, LossTerm
+from neuraldbg.nouns.facts.places import PlacesFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -42,12 +47,51 @@ if TYPE_CHECKING:
 
 WORSE = 1.5
 """Least factor by which the loss must grow to show that the fit gets worse."""
+REWARDS = re.compile(r"\brewards?\b|\badvantages?\b|\badvs?\b|_rewards?\b|\breturns_?\w+|\bdiscounted_\w+")
+COSTS = re.compile(r"\bcosts?\b|regret|_costs?\b", re.IGNORECASE)
+"""Names of what an agent seeks, and of what it avoids."""
+TURNED_ROUND = re.compile(r"[=(,*]\s*-\s*[\w.\[\]]*(adv|reward|return)", re.IGNORECASE)
+"""A minus in front of such a name: then the weight itself is turned, and not the product."""
 FEW = 5
+TURNED = 2
+"""Readings of a loss with the other sign, to the end of the run, that show that it was turned if nothing else does."""
 
 
 def judge(case: Case) -> Finding | None:
     """Weigh the sign of the only term, or of a divergence beside others."""
-    return _only_term(case) or _divergence(case)
+    return _only_term(case) or _divergence(case) or _policy(case)
+
+
+def _policy(case: Case) -> Finding | None:
+    """Weigh a policy whose loss grows with the log-probability of actions that are rewarded, by the names of the
+    weights.
+    """
+    signs = [loss.policy for _, loss in case.run.versions(LossFact) if loss.policy is not None]
+    if not signs or any(sign != 1 for sign in signs) or len(case.loss) < FEW:
+        return None  # a fact is logged again when it changes
+    fact = case.run.known(PlacesFact)
+    places = fact.lines if fact is not None else {}
+    texts = [
+        line.text for kind, lines in places.items() if kind == "loss" or kind.startswith("code ") for line in lines
+    ]
+    code = "\n".join(texts)
+    if not REWARDS.search(code) or COSTS.search(code) or TURNED_ROUND.search(code):
+        return None
+    weigh = Weighing()
+    weigh.speaks(
+        "the loss grows with the log-probability of an action times its weight: actions with a large weight become "
+        "less likely", 2.5, "plus", "minus",
+    )  # fmt: skip
+    weigh.speaks(f"by its names the program knows rewards ({REWARDS.findall(code)[0]}), and no costs", 2.0)
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 0.5)
+    return weigh.conclude(
+        "a policy gradient with the wrong sign: actions that are rewarded become less likely",
+        Remedy("Write the minus of the policy gradient.", "loss = -(log_prob * advantage).mean()"),
+        step=0,
+        failure="reward that falls",
+        tier=Tier.SPECIFIC,
+    )
 
 
 def _divergence(case: Case) -> Finding | None:
@@ -79,7 +123,8 @@ def _only_term(case: Case) -> Finding | None:
     if len(case.terms) != 1 or not case.alone or (case.optimizer is not None and case.optimizer.owned == 0):
         return None
     term, slots = case.terms[0], targets.slots(case)
-    change = case.change("sign", "maximize")
+    # A loss that falls without end may break hundreds of steps after its sign was turned, or never.
+    change = case.change("sign", "maximize") or _far_back(case)
     if change is not None and _turned(case, change):  # passes of two kinds, one after the other
         return _late(case, term, change)
     if any(not slot.single or not slot.alone for slot in slots):
@@ -92,18 +137,34 @@ def _only_term(case: Case) -> Finding | None:
     return _weigh(case, term, maximised)
 
 
+def _far_back(case: Case) -> ChangePoint | None:
+    """Return a turn of the loss's sign whenever it was, if the fit got worse since and no failure began before it."""
+    change = sign_turn(case)
+    if change is None or (case.onset is not None and case.onset < change.since):
+        return None
+    before = case.loss.finite.between(0, change.since).values[-case.loss.window :]
+    worse = len(before) and -case.loss.last > float(np.median(before)) + case.loss.noise
+    return change if worse or case.trouble.broke else None
+
+
 def _turned(case: Case, change: ChangePoint) -> bool:
     """Return True if the misfit was minimised in all readings before a change, and maximised in all from it on."""
     if change.what == "maximize":
         return change.after > change.before
     signs = [(step, t.sign) for step, t in targets.readings(case)]
-    return all(sign == (1 if step <= change.since else -1) for step, sign in signs)
+    after = sum(step > change.since for step, _ in signs)
+    return after >= (1 if case.trouble.any else TURNED) and all(
+        sign == (1 if step <= change.since else -1) for step, sign in signs
+    )
 
 
 def _late(case: Case, term: LossTerm, change: ChangePoint) -> Finding:
     """Weigh a sign that turned round during a training that went well."""
     weigh = Weighing()
-    weigh_change(case, weigh, change, 5.0)
+    if case.onset is not None:
+        weigh_change(case, weigh, change, 5.0)
+    else:
+        weigh.speaks(f"{change.said}; since then the loss ends at {case.loss.ending}", 5.0, case.loss.last)
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.5)
     by = " by the optimizer" if change.what == "maximize" else ""

@@ -67,6 +67,9 @@ AFTER = 50
 """Steps after the onset within which the updates at a raised learning rate are read."""
 BEFORE, LARGER = 30, 3.0
 """Steps before a relapse in which its cause, a large update, must lie, and the size of that in median updates."""
+WELL, NEAR = 0.2, 1.8
+"""Share of its first value to which a loss has fallen that was learnt well, and factor above its lowest level up to
+which it ends there."""
 RISE = 1.5
 """Ratio of the loss within ten steps to the first one, above which the first updates did harm."""
 
@@ -183,7 +186,7 @@ def _destroyed(case: Case) -> Relapse | None:
 def _weigh_course(case: Case, weigh: Weighing, *, calm: bool, same: bool) -> None:
     loss, trouble = case.loss, case.trouble
     if not trouble.any and calm:
-        weigh.against("the training is not in trouble", 3.0 if case.learned else 2.0)
+        weigh.against("the training is not in trouble", 4.5 if _well(case) else 3.0 if case.learned else 2.0)
     elif trouble.any:
         weigh.speaks(trouble.phrase, 1.0)
         if not trouble.broke and not loss.rose and same:
@@ -220,6 +223,12 @@ def _weigh_course(case: Case, weigh: Weighing, *, calm: bool, same: bool) -> Non
         and case.inputs
     ):
         weigh.speaks("inputs are of usual scale and finite", 0.4)
+
+
+def _well(case: Case) -> bool:
+    """Return True if the loss fell to a small part of its first value, and ends at its best."""
+    loss = case.loss
+    return case.learned and 0 < loss.last < min(WELL * loss.initial, NEAR * loss.best)
 
 
 def _weigh_before(case: Case, weigh: Weighing, onset: int) -> None:
