@@ -80,7 +80,7 @@ API = {
     ),
     "The diagnosis": (
         "neuraldbg: Diagnosis Hypothesis Evidence",
-        "neuraldbg.nouns: Remedy Edit CodeLine Unjudged",
+        "neuraldbg.nouns: Remedy Edit CodeLine Observation Unjudged",
         "neuraldbg: Event",
     ),
     "The comparison of two runs": (

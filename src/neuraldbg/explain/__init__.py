@@ -33,6 +33,7 @@ import numpy as np
 from neuraldbg.explain.cause import Cause
 from neuraldbg.explain.causes import CAUSES, cause
 from neuraldbg.explain.evidence.case import Case
+from neuraldbg.explain.evidence.schedule_shapes import courses
 from neuraldbg.explain.evidence.training_loop import brief, crashed
 from neuraldbg.explain.evidence.wording import listing, plural
 from neuraldbg.explain.finding import Finding, Tier
@@ -42,6 +43,7 @@ from neuraldbg.explain.verdict import causal_chain, ranking, verdict
 from neuraldbg.explain.verdict.dating import dated
 from neuraldbg.explain.verdict.kept_batch import kept_batch
 from neuraldbg.explain.verdict.layer_words import LayerWords
+from neuraldbg.explain.verdict.observations import observations
 from neuraldbg.explain.verdict.source_lines import places
 from neuraldbg.explain.verdict.unknown import unknown
 from neuraldbg.explain.verdict.user_names import in_user_names
@@ -101,6 +103,7 @@ def diagnose(run: RunRecord) -> Diagnosis:
         hypotheses=hypotheses,
         chain=drawn,
         unjudged=(*unjudged, *_blind_spots(case, asked.missing if asked is not None else None)),
+        observations=observations(case, hypotheses),
     )
     return LayerWords(run.layout).diagnosis(made)
 
@@ -192,6 +195,7 @@ def _about(case: Case) -> dict[str, Any]:
         "versions": dict(info.versions),
         "device": info.device,
         "seed": info.seed,
+        "schedules": courses(case),
         "note": info.note,
         "outcome": {"kind": info.outcome.kind, "message": info.outcome.message, "where": info.outcome.where},
     }

@@ -36,6 +36,7 @@ from neuraldbg.nouns.diagnosis import (
     Edit,
     Evidence,
     Hypothesis,
+    Observation,
     Remedy,
     Unjudged,
 )
@@ -82,6 +83,7 @@ __all__ = [
     "Json",
     "Layer",
     "Layout",
+    "Observation",
     "Outcome",
     "Remedy",
     "RunInfo",

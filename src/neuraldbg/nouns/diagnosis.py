@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.event import Event
 
 SCHEMA = "neuraldbg.diagnosis/1"
+UNUSUAL = 3
+"""Observations that a screen shows."""
 UNKNOWN = "unknown"
 """Cause of the hypothesis of a run that fails for none of the known causes; no id of the taxonomy."""
 VERDICTS = ("healthy", "inconclusive", "suspect", "failing")
@@ -287,6 +289,35 @@ class Chain:
 
 
 @frozen(kw_only=False)
+class Observation:
+    """A number of the run that lies beyond those of all sound trainings of the corpus, and belongs to no named cause.
+
+    It is no alarm, and no part of the verdict.
+    """
+
+    statement: str
+    """Sentence with the measured number."""
+    quantity: str
+    """Name of the quantity: ``input.offset``."""
+    value: float
+    """Measured value."""
+    limit: float
+    """Largest value among the sound trainings, or the smallest where the value is below it."""
+    trainings: int
+    """Number of sound trainings of which the quantity was read."""
+    beyond: float
+    """Distance of the value beyond the limit over that of the limit from their median, of logarithms."""
+    layer: str | None = None
+    """Path of the layer. None if it is about the whole run."""
+    step: int | None = None
+    """Step of the reading. None if it is about the whole run."""
+
+    def __str__(self) -> str:
+        most = "most" if self.value > self.limit else "least"
+        return f"{self.statement} (at {most} {number_text(self.limit)} in sound trainings)"
+
+
+@frozen(kw_only=False)
 class Diagnosis:
     """The diagnosis of a run. ``to_dict()`` is the JSON of ``diagnosis.json``.
 
@@ -313,6 +344,8 @@ class Diagnosis:
     """Questions that could not be judged, each with the reason."""
     headline: str = ""
     """The summary without the cause, where the cause is shown below it; "" if that is the summary."""
+    observations: tuple[Observation, ...] = ()
+    """Numbers beyond those of all sound trainings that belong to no named cause, the most unusual first; no alarm."""
 
     def __str__(self) -> str:
         causes = (f"{h.rank}. {h.label}: {h}\n   {h.remedy.text}" for h in self.hypotheses)
@@ -394,6 +427,8 @@ def diagnosis_html(diagnosis: Diagnosis) -> str:
         title = f"{_label(hypothesis)} {percent(hypothesis.confidence)}{_place(hypothesis)}"
         parts.append(f"<details{opened}><summary>{title}</summary>{_body(hypothesis)}</details>")
     parts.append(_chain(diagnosis.chain))
+    if diagnosis.observations:
+        parts.append(f"<h4>Also unusual</h4>{listed(safe(str(one)) for one in diagnosis.observations[:UNUSUAL])}")
     if diagnosis.unjudged:
         items = listed(f"{safe(one.what)}: {safe(one.reason)}" for one in diagnosis.unjudged)
         parts.append(f"<details><summary>Not judged ({len(diagnosis.unjudged)})</summary>{items}</details>")

@@ -413,6 +413,16 @@ EDITS = (
         ),
         ("        optimizer.step()\n", "        optimizer.step()\n        scheduler.step()\n"),
     ),
+    fault(
+        "cnn_scheduler_made_in_each_epoch",
+        "digits_cnn",
+        "schedule_error",
+        (
+            "        self.model.train()\n",
+            "        self.model.train()\n"
+            "        self.scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimizer, T_max=self.epochs)\n",
+        ),
+    ),
     # ------------------------------------------------------------ optimizer_state_lost
     fault(
         "cnn_new_optimizer_each_epoch",

@@ -15,5 +15,6 @@ followed. The summary names it.
 - ``causal_chain.py``: cause, events and symptom, in the order of time and data flow
 - ``unknown.py``: the hypothesis of a run that none of the known causes explains
 - ``layer_words.py``: names for layers whose path is a number
+- ``observations.py``: what is unusual beside sound trainings, and no cause's
 - ``source_lines.py``: the lines of the user's code to show, each with what happens on it
 """

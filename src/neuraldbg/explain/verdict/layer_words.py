@@ -71,5 +71,6 @@ class LayerWords:
             symptoms=tuple(map(self.text, diagnosis.symptoms)),
             hypotheses=tuple(map(self.hypothesis, diagnosis.hypotheses)),
             chain=self.chain(diagnosis.chain),
+            observations=tuple(replace(each, statement=self.text(each.statement)) for each in diagnosis.observations),
             unjudged=tuple(replace(each, reason=self.text(each.reason)) for each in diagnosis.unjudged),
         )

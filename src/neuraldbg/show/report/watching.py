@@ -39,6 +39,7 @@ def about(run: RunRecord, diagnosis: Diagnosis) -> tuple[Row, ...]:
         ("optimizer steps", f"{run.steps:,}"),
         ("models", ", ".join(info.models)),
         ("optimizers", ", ".join(info.optimizers)),
+        ("schedules", "; ".join(diagnosis.run.get("schedules") or ())),
         ("device", info.device),
         ("versions", ", ".join(f"{name} {version}" for name, version in info.versions.items())),
         ("seed", "" if info.seed is None else str(info.seed)),

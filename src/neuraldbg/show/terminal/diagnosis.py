@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from neuraldbg.nouns.diagnosis import AS_WRITTEN
+from neuraldbg.nouns.diagnosis import AS_WRITTEN, UNUSUAL
 from neuraldbg.show.format.footnotes import Footnotes, brief_averages
 from neuraldbg.show.format.phrases import credible, percent, place, statement, telling
 from neuraldbg.show.format.run_line import facts_line
@@ -122,6 +122,11 @@ class _Writer(Writer):
             shown.no_wrap, shown.overflow = True, "ignore"
             yield shown
 
+    def unusual(self, diagnosis: Diagnosis) -> Iterator[RenderableType]:
+        """Yield what is unusual and no cause's, a line each."""
+        for one in diagnosis.observations[:UNUSUAL]:
+            yield self.text(f"Also unusual: {self.short(str(one))}.")
+
     def notes(self) -> Iterator[RenderableType]:
         """Yield the footnotes."""
         for line in self.footnotes.lines():
@@ -144,6 +149,7 @@ class _Short(_Writer):
         if diagnosis.verdict == "healthy":
             said = replace(diagnosis, summary=brief_averages(diagnosis.summary))
             yield from self.headline(said)
+            yield from self.unusual(diagnosis)
             last = self.text(self.healthy(diagnosis), "dim")
             if self.saved:  # a path in it is copied, so it is left to the terminal to wrap
                 last.no_wrap, last.overflow = True, "ignore"
@@ -178,6 +184,7 @@ class _Short(_Writer):
         if others:
             named = "; ".join(f"{one.label} ({percent(one.confidence)})" for one in others[:OTHERS])
             yield self.text(f"Also likely: {named}{_more(len(others) - OTHERS)}.")
+        yield from self.unusual(diagnosis)
         for one in diagnosis.unjudged:
             if one.what == AS_WRITTEN:
                 yield self.text(f"At a stop, {one.reason}.")
@@ -219,12 +226,18 @@ class _Long(_Writer):
             yield self.heading("Causal chain")
             for line, style in chain_lines(diagnosis.chain, self.marks):
                 yield Padding(self.text(line, style), (0, 0, 0, 2))
+        if diagnosis.observations:
+            yield self.heading("Also unusual")
+            for unusual in diagnosis.observations:
+                yield self.item(self.short(str(unusual)))
         if diagnosis.unjudged:
             yield self.heading("Not judged")
             for one in diagnosis.unjudged[:UNJUDGED]:
                 yield self.item(f"{one.what}: {one.reason}", "dim")
             yield from self.cut(len(diagnosis.unjudged) - UNJUDGED)
         yield Text()
+        for said in (diagnosis.run.get("schedules") or ())[:BRIEF]:
+            yield self.text(self.clean(sentence(said[:1].upper() + said[1:])), "dim")
         facts = facts_line(diagnosis.run, f" {self.marks.dot} ")
         if facts:
             yield self.text(facts, "dim")

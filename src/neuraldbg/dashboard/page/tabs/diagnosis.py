@@ -215,6 +215,10 @@ def facts(scene: Scene) -> Drawing:
     """Return the facts of the run, and the questions that could not be judged."""
     said = scene.diagnosis
     body: list[Any] = [html.P(plain(facts_line(said.run, " · ")))]
+    if schedules := said.run.get("schedules"):
+        body.append(html.Ul([html.Li(plain(sentence(one[:1].upper() + one[1:]))) for one in schedules]))
+    if said.observations:
+        body += [html.H3("Also unusual"), html.Ul([html.Li(plain(str(one))) for one in said.observations])]
     if said.unjudged:
         items = [html.Li(plain(f"{one.what}: {one.reason}")) for one in said.unjudged[:UNJUDGED]]
         body += [html.H3("Not judged"), html.Ul(items)]

@@ -4,7 +4,8 @@ What it is
     A scheduler changes the learning rate each time its ``step()`` is called. Its settings count those calls: epochs if
     it is stepped once an epoch, batches if it is stepped after each batch. Mixing them up makes a decay over thirty
     epochs happen in thirty batches, or a warm-up over a thousand batches last a thousand epochs. It may also be stepped
-    twice, or never, or run past its end, where some schedules begin to rise again, become negative or raise an error.
+    twice, or never, or run past its end, where some schedules begin to rise again, become negative or raise an error. A
+    scheduler that is made anew in each epoch begins anew each time.
 
 Symptoms
     The loss falls and then freezes, since the learning rate is practically 0; or it hardly falls at all, since the
@@ -29,6 +30,7 @@ import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, Cause
 from neuraldbg.explain.evidence.change_points import SETTLED
+from neuraldbg.explain.evidence.schedule_shapes import shape
 from neuraldbg.explain.evidence.training_loop import DEAD, DEAD_SHARE, DEAD_STEPS, completed, dropped, raised, rates
 from neuraldbg.explain.evidence.wording import number, percent, plural
 from neuraldbg.explain.finding import Tier, Weighing
@@ -56,6 +58,9 @@ SHORT_CYCLE = 100
 """Half period of a cosine in steps, below which it was not meant in batches."""
 TOLD, FALLS = 6, 0.7
 """Least number of values that a scheduler got, and least share of them that fell."""
+AGAIN, REACHED, EVEN = 3, 0.6, 0.1
+"""Schedulers alike of one optimizer, the largest share of its way that any of them went, and the largest difference
+between the steps from one to the next as a share of them, from which one was meant that is made anew each time."""
 DECAYING = ("StepLR", "MultiStepLR", "ExponentialLR")
 FAST = 0.02
 """Share of the learning rate left after the first of several epochs, below which the decay was too fast."""
@@ -70,7 +75,7 @@ def judge(case: Case) -> Finding | None:
     found = [ended for ended in (_past_its_end(case), *(_rate(case, stream) for stream in case.run.streams)) if ended]
     facts = case.run.known_each(ScheduleFact)
     ways: tuple[Callable[[Case, ScheduleFact, Facts], Finding | None], ...] = (
-        _climbs, _cosine_turns, _decays_at_once, _never_gets_going, _never_stepped, _twice, _wrong_way,
+        _climbs, _cosine_turns, _decays_at_once, _made_again, _never_gets_going, _never_stepped, _twice, _wrong_way,
     )  # fmt: skip
     found += [finding for fact in facts for way in ways if (finding := way(case, fact, facts)) is not None]
     return max(found, key=lambda finding: finding.log_odds, default=None)
@@ -276,6 +281,41 @@ def _decays_at_once(case: Case, fact: ScheduleFact, _: Facts) -> Finding | None:
     )  # fmt: skip
 
 
+def _alike(fact: ScheduleFact, facts: Facts) -> list[ScheduleFact]:
+    """Return the schedulers of the same optimizer with the same class and settings, the first one first."""
+    alike = (f for f in facts if (f.type, f.stream, f.params) == (fact.type, fact.stream, fact.params))
+    return sorted(alike, key=lambda f: f.made)
+
+
+def _made_again(case: Case, fact: ScheduleFact, facts: Facts) -> Finding | None:
+    """Weigh a scheduler that is made anew at even distances, in each epoch, and never gets far."""
+    alike = _alike(fact, facts)
+    milestones = fact.params.get("milestones")
+    first = milestones[0] if isinstance(milestones, tuple) and milestones else None
+    end = first or _setting(fact, "total_steps", "T_max", "step_size", "total_iters")
+    if fact is not alike[0] or len(alike) < AGAIN or fact.stream is None or not end:
+        return None
+    apart = np.diff(np.unique([f.made for f in alike]))
+    taken = max(max(f.steps, f.position or 0) for f in alike)
+    if len(apart) + 1 < AGAIN or np.ptp(apart) > max(2, EVEN * apart.max()) or not 0 < taken <= REACHED * end:
+        return None
+    weigh = Weighing()
+    weigh.speaks(
+        f"{fact.type} was made at least {len(alike)} times with the same settings for the same optimizer, every "
+        f"{plural(int(np.median(apart)), 'step')}, and each began anew: none went further than {number(taken)} of "
+        f"the {number(end)} steps to its end",
+        5.0, taken / end, REACHED,
+    )  # fmt: skip
+    weigh.speaks(f"so the learning rate {shape(rates(case, fact.stream))}", 0.8)
+    return _conclude(
+        case, weigh, f"schedule ({fact.type}) that is made anew every {plural(int(np.median(apart)), 'step')}, so that "
+        "it never gets beyond its beginning",
+        Remedy("Make the scheduler once, before the loop over epochs.",
+               f"scheduler = torch.optim.lr_scheduler.{fact.type}(optimizer, ...)\n{PER_EPOCH}"),
+        next(f.made for f in alike if f.made > alike[0].made),
+    )  # fmt: skip
+
+
 def _intended(fact: ScheduleFact) -> float:
     return _setting(fact, "max_lr") or fact.base_lr or 0.0
 
@@ -286,10 +326,11 @@ def _low(case: Case, fact: ScheduleFact) -> float:
     return float(lr.max() / meant) if len(lr) and meant > 0 else float("nan")
 
 
-def _never_gets_going(case: Case, fact: ScheduleFact, _: Facts) -> Finding | None:
+def _never_gets_going(case: Case, fact: ScheduleFact, facts: Facts) -> Finding | None:
     """Weigh a schedule with settings in batches that is stepped once an epoch."""
     steps, taken = fact.steps, fact.optimizer_steps
-    if not steps or taken < STEPS or steps * RARELY > taken or not completed(case):
+    one_of_many = len(_alike(fact, facts)) >= AGAIN
+    if not steps or taken < STEPS or steps * RARELY > taken or one_of_many or not completed(case):
         return None
     total, share = _setting(fact, "total_steps", "T_max"), _low(case, fact)
     weigh = Weighing()
