@@ -93,6 +93,7 @@ bench: $(VENV)/.peers ## What watching costs, beside other tools: writes docs/pe
 
 accuracy: $(VENV)/.dev ## How often the diagnosis is right: fits the confidences, writes docs/accuracy.md; half an hour or more
 	$(ONE_THREAD) $(BIN)/python benchmarks/accuracy.py --seeds 3 --fit
+	$(ONE_THREAD) $(BIN)/python benchmarks/accuracy_ordinary.py
 
 docs: $(VENV)/.dev ## Rerun the examples, the guides and the tutorial, and write what the documents quote
 	$(BIN)/python docs/capture.py

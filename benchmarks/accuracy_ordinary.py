@@ -10,7 +10,7 @@ healthy programs of the tasks that are held out, and of faulty ones.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 
 from accuracy_runs import ROOT, Job, each, programs, recorded
 
@@ -36,7 +36,7 @@ def main() -> None:
     jobs = [Job(name, 0) for name in sound]
     each(made, jobs)  # trains what has no record
     provenance = {
-        "date": datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat(),
+        "date": dt.datetime.now(tz=dt.timezone.utc).date().isoformat(),
         "command": "python benchmarks/accuracy_ordinary.py",
         "programs": len(mine),
     }

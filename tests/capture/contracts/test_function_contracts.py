@@ -65,6 +65,16 @@ def attended(x: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
     return F.scaled_dot_product_attention(q, q, q, mask).sum()
 
 
+def looked(x: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+    h = x.view(2, 12, 6)
+    return ((h @ h.mT).masked_fill(hidden, -torch.inf).softmax(-1) @ h).sum()
+
+
+def averaged(x: torch.Tensor, dim: int) -> torch.Tensor:
+    h = x.view(2, 12, 6)
+    return (F.dropout((h @ h.mT).softmax(dim), 0.1) @ h.square()).sum()
+
+
 TOKENS = torch.arange(300) % N
 HALF = (torch.arange(300) % 2).long()
 BOTH = torch.ones(12, 12).tril()
@@ -204,6 +214,61 @@ BROKEN: dict[str, tuple[str, Any, Any]] = {
         "drawn_without_gradient",
         lambda x: distributions.Independent(distributions.Normal(x, 1.0), 1).sample().square().mean() + x.mean(),
         lambda x: (law := distributions.Normal(x, 1.0)).log_prob(law.sample()).mean(),
+    ),
+    "other laws": (
+        "drawn_without_gradient",
+        lambda x: distributions.Laplace(x, 1.0).sample().square().mean() + x.mean(),
+        lambda x: (law := distributions.Laplace(x, 1.0)).log_prob(law.sample()).mean() + law.rsample().mean(),
+    ),
+    "mask that hides nothing": (
+        "masked_has_weight",
+        lambda x: (x.masked_fill(MASK == 0, 1e-9).softmax(-1) * x).sum(),
+        lambda x: (x.masked_fill(MASK == 0, -1e9).softmax(-1) * x).sum(),
+    ),
+    "where that hides nothing": (
+        "masked_has_weight",
+        lambda x: (torch.where(MASK > 0, x, torch.tensor(0.0)).softmax(-1) * x).sum(),
+        lambda x: (torch.where(MASK == 0, torch.tensor(-1e9), x).softmax(-1) * x).sum(),
+    ),
+    "mask of the past": (
+        "past_hidden",
+        lambda x: looked(x, BOTH.tril(-1).bool()),
+        lambda x: looked(x, BOTH.mT.triu(1).bool()),
+    ),
+    "fused mask of the past": (
+        "past_hidden",
+        lambda x: attended(x, BOTH.mT.bool()) + attended(x, torch.where(BOTH.mT > 0, 0.0, -torch.inf)),
+        lambda x: attended(x, BOTH.bool()),
+    ),
+    "heads": (
+        "heads_as_length",
+        lambda x: F.scaled_dot_product_attention(*[x.view(2, 12, 6).view(2, 12, 3, 2)] * 3).sum(),
+        lambda x: F.scaled_dot_product_attention(*[x.view(2, 12, 6).view(2, 12, 3, 2).transpose(1, 2)] * 3).sum(),
+    ),
+    "softmax over queries": (
+        "softmax_over_queries",
+        lambda x: averaged(x, dim=1),
+        lambda x: averaged(x, dim=-1),
+    ),
+    "spread": (
+        "spread_of_one",
+        lambda x: x[:, None].var(1, correction=0).sum() + x[:, None].std(1, correction=0).sum() + x.sum(),
+        lambda x: x.std(1).sum() + x.var(0).sum() + x.var(),
+    ),
+    "sum of one score": (
+        "one_score",
+        lambda x: x[..., None].logsumexp(-1).sum(),
+        lambda x: x.logsumexp(-1).sum(),
+    ),
+    "mask as selection": (
+        "mask_as_index",
+        lambda x: x.index_select(0, ZERO_ONE.long()).sum(),
+        lambda x: x.index_select(0, torch.arange(N) // 2).sum(),
+    ),
+    "difference": (
+        "less_itself",
+        lambda x: ((y := 2 * x) - y).square().sum() + x.sum(),
+        lambda x: ((y := 2 * x) - y.roll(1, 0)).square().sum(),
     ),
     "advantages": (
         "outer_product",

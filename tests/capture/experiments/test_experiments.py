@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from neuraldbg import NeuralDbg
 from neuraldbg.capture.experiments.sample_mixing import confined
+from neuraldbg.nouns.facts.experiment import Attempt
 
 
 def experiments(program: Any, **settings: Any) -> dict[str, dict[str, Any]]:
@@ -440,3 +441,69 @@ def test_an_experiment_stays_within_its_time():
     ):
         seen = capture_run(trained(make, data, loss))
         assert seen.steps[2].scalars["overhead"] < 1.0
+
+
+# ---------------------------------------------------------------- one batch by heart
+
+
+def deaf(x: Tensor) -> Tensor:
+    """Labels that the inputs do not tell: the loss of the run does not fall, and a batch can be learnt by heart."""
+    return torch.randn(len(x), 1)
+
+
+def table(target: Any, rows: int = 32) -> list[tuple[Tensor, Tensor]]:
+    torch.manual_seed(0)
+    return [(x, target(x)) for x in (torch.randn(rows, 5) for _ in range(40))]
+
+
+def dense(*more: nn.Module) -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(5, 64), nn.ReLU(), nn.Linear(64, 1), *more)
+
+
+def one_batch(model: nn.Module, data: Any, loss: Any, lr: float = 1e-2) -> dict[str, Any] | None:
+    def program() -> None:
+        fit(model, torch.optim.Adam(model.parameters(), lr), data, loss)
+
+    found = experiments(program).get("one_batch")
+    return found and {**found, "attempts": [Attempt(*one) for one in found["attempts"]]}
+
+
+@pytest.mark.parametrize("loss", [F.mse_loss, F.smooth_l1_loss])
+def test_a_batch_is_learnt_by_heart_at_the_programs_rate(loss: Any):
+    found = one_batch(dense(), table(deaf), loss)
+    (attempt,) = found["attempts"]
+    assert attempt.optimizer == "Adam"
+    assert attempt.lr == 1e-2
+    assert attempt.learnt is True
+    assert attempt.last <= 0.3 * attempt.first
+
+
+@pytest.mark.parametrize(
+    ("model", "loss"),
+    [
+        (dense, F.binary_cross_entropy_with_logits),
+        (lambda: dense(nn.Sigmoid()), F.binary_cross_entropy),
+        (dense, lambda out, y: F.binary_cross_entropy(out.sigmoid(), y)),
+        (lambda: dense(nn.Dropout(0.1)), F.binary_cross_entropy_with_logits),
+    ],
+)
+def test_of_two_classes_too(model: Any, loss: Any):
+    found = one_batch(model(), table(lambda x: (deaf(x) > 0).float()), loss)
+    assert found["attempts"][0].last < 0.7 * found["attempts"][0].first
+
+
+def test_a_rate_at_which_nothing_is_learnt_is_told_from_a_model_that_can_learn_nothing():
+    slow = one_batch(dense(), table(deaf), F.mse_loss, lr=1e-7)
+    assert [one.learnt for one in slow["attempts"]] == [False, True]
+    assert slow["still"] == []
+    dead = dense(nn.ReLU())
+    dead[2].bias.data.fill_(-50)
+    found = one_batch(dead, table(deaf), F.mse_loss)
+    assert [one.learnt for one in found["attempts"]] == [False, False]
+    assert found["attempts"][0].last == found["attempts"][0].first
+    assert found["still"] == ["0", "2"]
+
+
+def test_a_run_that_learns_is_not_tried():
+    assert one_batch(dense(), table(lambda x: x[:, :1] + 3), F.mse_loss) is None

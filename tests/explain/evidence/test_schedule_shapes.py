@@ -79,7 +79,10 @@ def test_the_course_of_torchs_schedulers(make: Callable[..., Any], every: int, s
 def test_a_level_that_is_kept_between_two_pieces() -> None:
     values = np.concatenate([np.linspace(0.01, 0.1, 100), np.full(500, 0.1), np.linspace(0.1, 0.0, 401)[1:]])
     said = shape(Series(np.arange(STEPS), values, np.ones(STEPS, np.int64)))
-    assert "rises linearly to 0.1 by step 99, then stays at 0.1 up to step 599, then falls linearly to 0 by step 999" in said
+    assert (
+        "rises linearly to 0.1 by step 99, then stays at 0.1 up to step 599, then falls linearly to 0 by step 999"
+        in said
+    )
 
 
 def test_no_value_has_no_course() -> None:

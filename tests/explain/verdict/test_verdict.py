@@ -290,3 +290,34 @@ def test_lines_of_a_kind_without_a_name_are_not_shown():
         found = diagnose(run)
         assert found.hypotheses
         assert all(not one.places for one in explanations(run, found))
+
+
+ONE_BATCH = {"id": "model:one_batch", "name": "one_batch", "model": "model", "judged": True, "still": []}
+
+
+@pytest.mark.parametrize(
+    ("attempts", "still", "said"),
+    [
+        ([["SGD", 0.1, 40, 2.3, 0.1, True]], [], "look at the data, and at the loop around the model"),
+        ([["SGD", 1e-6, 300, 2.3, 2.3, False], ["Adam", 3e-3, 90, 2.3, 0.4, True]], [], "look at the learning rate"),
+        (
+            [["SGD", 0.1, 300, 2.3, 2.3, False], ["Adam", 3e-3, 300, 2.3, 2.25, False]],
+            ["fc1"],
+            "(Adam at 0.003: loss from 2.3 to 2.25 in 300 steps); the weights of fc1 do not move, so look at the model",
+        ),
+        ([["SGD", 0.1, 300, 2.3, 1.5, False], ["Adam", 3e-3, 300, 2.3, 1.4, False]], [], ""),
+    ],
+)
+def test_a_batch_learnt_by_heart_tells_the_side_of_a_fault_without_a_cause(attempts, still, said):
+    build = Build(steps=200).scalar("loss", flat(200))
+    before = diagnose(build.build())
+    assert not [one for one in before.hypotheses if one.confidence >= 0.5]
+    build.fact("experiment", **ONE_BATCH | {"attempts": attempts, "still": still})
+    found = diagnose(build.build())
+    assert said in found.summary
+    assert ("one batch" in found.summary) is bool(said)
+    assert (found.verdict, found.hypotheses) == (before.verdict, before.hypotheses)
+    assert (
+        "one batch"
+        not in diagnose(Build(steps=200).fact("experiment", **ONE_BATCH | {"attempts": attempts}).build()).summary
+    )

@@ -419,8 +419,10 @@ EDITS = (
         "schedule_error",
         (
             "        self.model.train()\n",
-            "        self.model.train()\n"
-            "        self.scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimizer, T_max=self.epochs)\n",
+            (
+                "        self.model.train()\n"
+                "        self.scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimizer, T_max=self.epochs)\n"
+            ),
         ),
     ),
     # ------------------------------------------------------------ optimizer_state_lost

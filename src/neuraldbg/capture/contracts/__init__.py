@@ -12,6 +12,7 @@ May import: autograd, statistics, guest.
 - ``images.py``: grids of coordinates, images that are scaled
 - ``distributions.py``: ``torch.distributions``
 - ``loading.py``: states that are loaded into a model
+- ``attention.py``: masks and weights of attention in the graph of a loss
 - ``nodes.py``: operations in the graph of a loss, however the program calls them
 """
 

@@ -42,7 +42,8 @@ class Contract:
     check: Callable[[Mapping[str, Any]], Breach | None]
     """Returns what breaks the contract, of the arguments by name; None if nothing does, or they cannot be read."""
     unless: str = ""
-    """Function, another one with a contract, whose call in the same run shows that all is meant; "" for none."""
+    """Function, another one with a contract, whose call in the same run shows that all is meant, or the end of the
+    names of several; "" for none."""
     page: str = ""
     """Page of torch's documentation, below ``DOCS``, where the function has none of its own."""
     always: bool = False

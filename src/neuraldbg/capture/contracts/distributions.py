@@ -12,7 +12,7 @@ from neuraldbg.capture.autograd.graph_walk import SHAPE_ONLY, op_name, parents
 from neuraldbg.capture.contracts.contract import Breach, Contract
 from neuraldbg.capture.contracts.numbers import all_pairs, rows_sum_to_one, span
 from neuraldbg.capture.guest import tensor_memory
-from neuraldbg.capture.guest.program_objects import is_a
+from neuraldbg.capture.guest.program_objects import is_a, package_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,6 +74,15 @@ def _drawn(given: Mapping[str, Any]) -> Breach | None:
     )
 
 
+def _drawn_of_base(given: Mapping[str, Any]) -> Breach | None:
+    """No gradient goes through ``sample``: parameters that are learnt by it need ``rsample``, where there is one, or
+    the log-probability of what was drawn.
+    """
+    law = given.get("self")
+    known = is_a(law, Distribution) and package_of(type(law)) == "torch" and type(law).has_rsample is True
+    return _drawn(given) if known else None
+
+
 def _class(kind: type, check: Any, method: str, takes: str, unless: str = "") -> Contract:
     name = f"torch.distributions.{kind.__name__}" + ("" if method == "__init__" else f".{method}")
     return Contract(name, kind, method, tuple(takes.split()), check, unless, PAGE)
@@ -110,5 +119,12 @@ CONTRACTS: tuple[Contract, ...] = (
         )
     ),
     *(_class(kind, _value, "log_prob", "self value") for kind in _densities()),
-    _class(_D.Normal, _drawn, "sample", "self", "torch.distributions.Normal.log_prob"),
-)
+    *(
+        _class(kind, _drawn, "sample", "self", f"torch.distributions.{kind.__name__}.log_prob")
+        for kind in (_D.Normal, _D.ContinuousBernoulli)
+    ),
+    Contract(
+        "torch.distributions.Distribution.sample", _D.Distribution, "sample", ("self",), _drawn_of_base, ".log_prob",
+        PAGE,
+    ),
+)  # fmt: skip

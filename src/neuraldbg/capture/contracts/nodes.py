@@ -13,6 +13,7 @@ import torch
 from neuraldbg.capture.autograd.graph_walk import ATTENTION, SHAPE_ONLY, op_name, parents
 from neuraldbg.capture.autograd.saved_tensors import REGIONS, saved
 from neuraldbg.capture.autograd.shape_moves import as_signed, shape, signed
+from neuraldbg.capture.contracts import attention
 from neuraldbg.capture.contracts.contract import Breach, F, address
 from neuraldbg.capture.contracts.numbers import all_pairs, distinct, sample, words
 from neuraldbg.capture.guest import tensor_memory
@@ -26,8 +27,6 @@ _SCALED = SHAPE_ONLY | {"div", "mul", "expand", "clampmin"}
 """Operations that leave a vector its direction."""
 ROWS, IDS = 16, 256
 """Rows of a table, and ids of a call, from which on nothing but two ids are no vocabulary."""
-MASKS, QUERIES = 8, 1024
-"""Samples whose attention mask is read, and rows of each, at most."""
 FEW = 8
 """Elements of an index from which on nothing but zeros and ones are a mask, and classes of which an even guess is far
 from a sure one."""
@@ -66,26 +65,6 @@ def _embedding(node: Node) -> Breach | None:
         return Breach("one_hot_as_ids", f"one-hot vectors over the {rows} rows of the table")
     if rows >= ROWS and ids.numel() >= IDS:
         return Breach("mask_as_ids", f"nothing but the ids 0 and 1 for a table of {rows:,} rows")
-    return None
-
-
-def _softmax(node: Node) -> Breach | None:
-    """There is more than one score to choose from, and scores that are left out are minus infinity, not 0."""
-    sizes = shape(node)
-    dim = signed(node, "dim")
-    if sizes and -len(sizes) <= dim < len(sizes) and sizes[dim] == 1 and torch.Size(sizes).numel() > 1:
-        return Breach("one_score", f"one score at a time, along axis {dim} of {sizes}")
-    # Scores that are multiplied by a mask: what is left out has the score 0, which is not small.
-    below = next((parent for parent, _ in parents(node)), None)
-    if below is None or op_name(below) != "mul":
-        return None
-    for name in ("other", "self"):
-        mask = saved(below, name)
-        if mask is None or mask.dim() == 0 or mask.requires_grad or tuple(mask.shape)[-1:] != tuple(sizes or ())[-1:]:
-            continue
-        values = distinct(mask)
-        if values == {0.0, 1.0}:
-            return Breach("scores_times_mask", f"scores times a mask with {words(values)}")
     return None
 
 
@@ -178,35 +157,62 @@ def _source(node: Node | None) -> Node | None:
     return node
 
 
-def _attention(node: Node) -> Breach | None:
-    """A mask keeps each query a key. One of numbers is added to the scores: 0 keeps, minus infinity leaves out."""
-    mask = saved(node, "attn_mask")
-    mask = saved(node, "attn_bias") if mask is None else mask
-    if mask is None or mask.dim() < 2 or mask.requires_grad:
-        return None
-    if distinct(mask) == {0.0, 1.0}:
-        return Breach("added_mask", f"{words({0.0, 1.0})}, of {mask.dtype}")
-    while mask.dim() > 3:  # heads share a mask as a rule, and an expanded one must not be copied
-        mask = mask[:, 0]
-    with torch.no_grad():
-        rows = (mask[..., :QUERIES, :] if mask.dim() < 3 else mask[:MASKS, :QUERIES]) == -math.inf
-        empty, count = int(rows.all(-1).sum()), rows.shape[:-1].numel()
-    return Breach("row_without_key", f"a mask that leaves all keys out in {empty} of {count} rows") if empty else None
-
-
 def _index(node: Node) -> Breach | None:
     """A mask is of bools; numbers choose the elements with these numbers, and 0 and 1 the first two."""
     if REGIONS.hold(node):
         return None
-    sizes = getattr(node, "_saved_self_sym_sizes", None)
-    for place, index in enumerate(getattr(node, "_saved_indices", None) or ()):
-        held = tensor_memory.readable(index)
-        if held is None or held.dtype not in (torch.int64, torch.int32) or held.dim() != 1 or len(held) < FEW:
-            continue
-        values = distinct(held)
-        if sizes is not None and place < len(sizes) and int(sizes[place]) == len(held) and values == {0.0, 1.0}:
-            return Breach("mask_as_index", f"{len(held)} numbers, {words(values)}, for {len(held)} elements")
+    sizes = getattr(node, "_saved_self_sym_sizes", None) or ()
+    for size, index in zip(sizes, getattr(node, "_saved_indices", None) or (), strict=False):
+        if (breach := _mask_of_numbers(index, int(size))) is not None:
+            return breach
     return None
+
+
+def _index_select(node: Node) -> Breach | None:
+    """Numbers choose the elements with these numbers: a mask of 0 and 1 chooses the first two, again and again."""
+    sizes, dim = getattr(node, "_saved_self_sym_sizes", None) or (), signed(node, "dim")
+    return _mask_of_numbers(saved(node, "index"), int(sizes[dim])) if -len(sizes) <= dim < len(sizes) else None
+
+
+def _mask_of_numbers(index: object, size: int) -> Breach | None:
+    held = tensor_memory.readable(index)
+    if held is None or held.dtype not in (torch.int64, torch.int32) or held.dim() != 1 or len(held) < FEW:
+        return None
+    if size != len(held) or (values := distinct(held)) != {0.0, 1.0}:
+        return None
+    return Breach("mask_as_index", f"{len(held)} numbers, {words(values)}, for {len(held)} elements")
+
+
+def _spread(node: Node) -> Breach | None:
+    """A spread is that of more than one value: of one value it is 0, or NaN where the sum is divided by n - 1."""
+    held, dims = saved(node, "self"), getattr(node, "_saved_dim", None)
+    correction = getattr(node, "_saved_correction", None)
+    if held is None or held.numel() < 2:
+        return None
+    axes = [as_signed(int(dim)) for dim in dims] if dims else list(range(held.dim()))
+    count = math.prod(held.shape[axis] for axis in axes)
+    if count > max(1, 1 if correction is None else int(correction)):
+        return None
+    return Breach("spread_of_one", f"the spread of {count} value at a time, along axis {axes[0]} of {list(held.shape)}")
+
+
+def _total(node: Node) -> Breach | None:
+    """There is more than one score to sum up."""
+    held, dims = saved(node, "self"), getattr(node, "_saved_dim", None)
+    if held is None or not dims or held.numel() < 2 or any(held.shape[as_signed(int(dim))] != 1 for dim in dims):
+        return None
+    return Breach("one_score", f"one score at a time, along axis {as_signed(int(dims[0]))} of {list(held.shape)}")
+
+
+def _difference(node: Node) -> Breach | None:
+    """One number for each sample goes with one number for each sample: (N) with (N, 1) gives (N, N). What is taken away
+    is something else than what it is taken from.
+    """
+    first, second = (*node.next_functions, (None, 0), (None, 0))[:2]
+    alpha = getattr(node, "_saved_alpha", 1)
+    if first[0] is not None and first == second and alpha == 1 and op_name(first[0]) != "accumulategrad":
+        return Breach("less_itself", f"a tensor of shape {shape(node)} less itself")
+    return _outer(node)
 
 
 def _norm(node: Node) -> Breach | None:
@@ -332,14 +338,19 @@ CHECKS: dict[str, tuple[str, Callable[[Node], Breach | None]]] = {
     "embedding": (F + "embedding", _embedding),
     "embeddingbag": (F + "embedding_bag", _embedding),
     "logsoftmax": (F + "log_softmax", _log_softmax),
-    "softmax": ("torch.softmax", _softmax),
-    "safesoftmax": ("torch.softmax", _softmax),
-    ATTENTION: (F + "scaled_dot_product_attention", _attention),
+    "softmax": ("torch.softmax", attention.softmax),
+    "safesoftmax": ("torch.softmax", attention.softmax),
+    "logsumexp": ("torch.logsumexp", _total),
+    ATTENTION: (F + "scaled_dot_product_attention", attention.fused),
+    "bmm": ("torch.bmm", attention.weighted),
+    "std": ("torch.std", _spread),
+    "var": ("torch.var", _spread),
     "index": ("torch.Tensor.__getitem__", _index),
+    "indexselect": ("torch.index_select", _index_select),
     "linalgvectornorm": (F + "normalize", _norm),
     "mm": ("torch.mm", _similarities),
     "mul": ("torch.mul", _product),
-    "sub": ("torch.sub", _outer),
+    "sub": ("torch.sub", _difference),
     "add": ("torch.add", _sum),
     "div": ("torch.div", _outer),
     "clamp": ("torch.clamp", _clamp),

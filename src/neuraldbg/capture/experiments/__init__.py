@@ -34,6 +34,7 @@ line, the layer and the sample.
 - ``causality.py``: positions that depend on later ones
 - ``padding_mask.py``: inverted padding masks
 - ``input_ignored.py``: inputs without effect on the output
+- ``one_batch.py``: one batch learnt by heart
 - ``first_nonfinite.py``: the operation that made the first non-finite value
 - ``finite_differences.py``: custom autograd Functions against finite differences
 - ``threads_beside.py``: the test for other threads that run during an experiment
@@ -54,9 +55,10 @@ MEMBERS = (
     "causality",
     "padding_mask",
     "input_ignored",
+    "one_batch",
 )
-"""Modules of this package, in the order in which they run; each defines ``EXPERIMENT``. The last one may change the
-weights of the copy."""
+"""Modules of this package, in the order in which they run; each defines ``EXPERIMENT``. ``input_ignored`` changes the
+weights of the copy, so the one after it has a copy of its own."""
 
 
 def experiments() -> tuple[Experiment, ...]:

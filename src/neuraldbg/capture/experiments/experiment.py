@@ -16,7 +16,7 @@ import sys
 import types
 import warnings
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -49,6 +49,20 @@ class Experiment:
     """Returns the finding. Raises Unfit if there can be none."""
     forwards: int
     """Forward passes at most: the experiment is not started if these would take too long."""
+    late: bool = False
+    """True if it is made once only, when the run has settled."""
+    fresh: bool = False
+    """True if it needs a copy with the model's weights of its own, after the one that changes them."""
+
+
+class Rate(NamedTuple):
+    """The optimizer that a program trains a model with."""
+
+    optimizer: str
+    """Name of its class."""
+    lr: float
+    """Largest learning rate of its groups."""
+    momentum: float
 
 
 @dataclass(eq=False)
@@ -69,6 +83,10 @@ class Bench:
     """Inputs that are never changed, since the model rejects other values: lengths must be sorted."""
     seconds: float = SECONDS
     began: float = field(default_factory=clocks.perf_counter)
+    rate: Rate | None = None
+    """Optimizer of the model, None if none is known."""
+    learns: bool = False
+    """True if the loss of the program has fallen so far."""
 
     @property
     def rows(self) -> int:
@@ -135,6 +153,20 @@ class Bench:
             raise Unfit(f"its copy cannot be differentiated ({type(error).__name__})") from error
         return [x for x in found if x is not None]
 
+    def graded(self) -> list[tuple[str, Tensor]]:
+        """Call the copy of the model on a copy of the arguments, with the same random numbers each time; return its
+        floating output tensors, with their graph. Raises Unfit if it cannot be called.
+        """
+        self._hurry()
+        try:
+            output = self._run(None, graded=True)
+        except Unfit:
+            raise
+        except Exception as error:
+            let_pass(error, "making an experiment")
+            raise Unfit(f"its copy cannot be called ({type(error).__name__})") from error
+        return [(name, x) for name, x in leaves(output) if x.is_floating_point() and x.numel()]
+
     def _hurry(self) -> None:
         if clocks.perf_counter() - self.began > self.seconds:
             raise TooLong("it takes too long")
@@ -167,18 +199,28 @@ class Target:
     output: str = ""
     """Model and name of the output that it is compared with, as ``output_name`` writes them; empty if not known."""
     way: tuple[Callable[[Tensor], Tensor], ...] = ()
-    """The changes of shape from that output to the scores (N, C, ...) of the loss."""
+    """The changes of shape from that output to what the loss compares: of classes the scores (N, C, ...)."""
+    ignore: int = -100
+    """Class id that a loss of classes ignores."""
+
+    def compared(self, model: str, name: str, output: Tensor) -> Tensor | None:
+        """Return what the loss compares with the target, made of an output of the copy; None if that is another one,
+        or if the target is not known.
+        """
+        if self.output != output_name(model, name) or self.value is None:
+            return None
+        try:
+            return functools.reduce(lambda x, move: move(x), self.way, output)
+        except RuntimeError as error:  # the copy gave another shape
+            let_pass(error, "making an experiment")
+            return None
 
     def scores(self, model: str, name: str, output: Tensor) -> Tensor | None:
         """Return the scores of a loss of classes in the order of its targets, shape (positions, C), made of an output
         of the copy; None if the target is not compared with that output.
         """
-        if self.output != output_name(model, name) or self.value is None:
-            return None
-        try:
-            made = functools.reduce(lambda x, move: move(x), self.way, output)
-        except RuntimeError as error:  # the copy gave another shape
-            let_pass(error, "making an experiment")
+        made = self.compared(model, name, output) if self.kind.startswith("nll") else None
+        if made is None or self.value is None:
             return None
         rows = made.movedim(1, -1).flatten(0, -2) if made.dim() > 1 else made[None]
         return rows if len(rows) == self.value.numel() else None

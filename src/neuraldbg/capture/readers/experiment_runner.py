@@ -13,13 +13,16 @@ import torch
 from neuraldbg import clocks
 from neuraldbg.capture.autograd.graph_walk import Marks, op_name, parents
 from neuraldbg.capture.autograd.saved_tensors import saved
-from neuraldbg.capture.autograd.shape_moves import moves
+from neuraldbg.capture.autograd.shape_moves import moves, signed
 from neuraldbg.capture.experiments import experiments
-from neuraldbg.capture.experiments.experiment import SECONDS, Bench, Target, output_name, rebuilt, undisturbed
+from neuraldbg.capture.experiments.experiment import SECONDS, Bench, Rate, Target, output_name, rebuilt, undisturbed
 from neuraldbg.capture.experiments.model_copy import twin
 from neuraldbg.capture.experiments.threads_beside import company
 from neuraldbg.capture.guest import tensor_memory
 from neuraldbg.capture.guest.guard import collecting_later, sessions_paused
+from neuraldbg.capture.guest.module_tree import groups, parameters, tensors
+from neuraldbg.capture.guest.plain_numbers import number
+from neuraldbg.capture.guest.program_objects import item
 from neuraldbg.capture.guest.purity import Unfit
 from neuraldbg.capture.guest.tensor_kinds import node_of
 from neuraldbg.capture.layers.layer_names import wraps
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
 
 MOMENTS = (2, 32)
 """Steps whose experiments run: after the first updates, and once more when the run has settled."""
+LEARNT = 0.7
+"""Share of the first loss below which a program learns."""
 MODELS = 3
 """Models of a program that are tried at most."""
 _INPUT_CAP = 4_000_000
@@ -70,6 +75,9 @@ class Laboratory(Reader):
         self._targets: list[Target] = []
         self._sums: dict[str, tuple[tuple[int, ...], float]] = {}
         self._steady: dict[str, bool] = {}
+        self._first: float | None = None
+        """First loss."""
+        self._learns = False
         self._outputs = Marks()
         """Marks of the outputs of models in the graph of a step, which goes with the graph."""
 
@@ -133,6 +141,9 @@ class Laboratory(Reader):
 
     def backward_begins(self, backward: Backward) -> None:
         """Copy the targets of the loss."""
+        if backward.value is not None and self.scene.step <= MOMENTS[-1]:
+            self._first = backward.value if self._first is None else self._first
+            self._learns = backward.value < LEARNT * self._first
         if self._now and backward.walk is not None and len(self._targets) < 8:
             for node in backward.walk.loss_nodes:
                 if op_name(node) in _KINDS and len(self._targets) < 8:
@@ -166,6 +177,9 @@ class Laboratory(Reader):
     def _experiment(self, name: str, held: _Held, targets: tuple[Target, ...], checked: set[str]) -> None:
         bench: Bench | None = None
         for one in experiments():
+            if one.late and self.scene.step != MOMENTS[-1]:
+                continue
+            bench = None if one.fresh and not held.reason else bench
             found: dict[str, Any] | None
             # A reason that holds for the model ends all experiments on it; others end one.
             try:
@@ -178,7 +192,7 @@ class Laboratory(Reader):
                 if bench is None:
                     made = twin(held.model.root, checked)
                     given = name, made, held.args, held.kwargs, targets, self._steady.get(name, False)
-                    bench = Bench(*given, seconds=SECONDS)
+                    bench = Bench(*given, seconds=SECONDS, rate=self._rate(held), learns=self._learns)
                     bench.constant = _constant(bench)
                     # a copy that cannot be called ends the experiments on this model
                 found = one.run(bench)
@@ -191,6 +205,17 @@ class Laboratory(Reader):
                     {"id": f"{name}:{one.name}", "name": one.name, "model": name, "judged": True, **found},
                 )
 
+    def _rate(self, held: _Held) -> Rate | None:
+        """Return the optimizer of a model: the one with the most of its parameters."""
+        mine = {id(x) for x in parameters(held.model.root)}
+        known = [(stream, opt) for stream in self.scene.optimizers.streams if (opt := stream.opt()) is not None]
+        shares = [(sum(id(x) in mine for x in tensors(opt)), stream, opt) for stream, opt in known]
+        most, stream, opt = max(shares, key=lambda share: share[0], default=(0, None, None))
+        if not most or stream is None or not stream.lr:
+            return None
+        momentum = number(item(groups(opt)[0], "momentum"))
+        return Rate(stream.type, stream.lr, momentum or 0.0)
+
     def stop(self) -> None:
         """Drop all calls and targets."""
         self._held.clear()
@@ -202,11 +227,15 @@ def _target(node: Any, outputs: Marks) -> Target | None:
     if x is None:
         return None
     kept = x.detach().clone() if x.numel() <= _TARGET_CAP else None
-    below = next(parents(node), (None, 0))[0]
-    found = moves(below, lambda each: outputs.get(each) is not None) if op_name(node).startswith("nll") else None
+    below, last = next(parents(node), (None, 0))[0], []
+    squashed = op_name(node) == "binarycrossentropy" and below is not None and op_name(below) == "sigmoid"
+    if squashed and below is not None and outputs.get(below) is None:  # a sigmoid in the program, not in the model
+        below, last = next(parents(below), (None, 0))[0], [torch.sigmoid]
+    found = moves(below, lambda each: outputs.get(each) is not None)
     if found is None:
         return Target(op_name(node), tuple(x.shape), kept)
-    return Target(op_name(node), tuple(x.shape), kept, outputs.get(found[0]) or "", tuple(found[1]))
+    ignore = signed(node, "ignore_index") if op_name(node).startswith("nll") else -100
+    return Target(op_name(node), tuple(x.shape), kept, outputs.get(found[0]) or "", (*found[1], *last), ignore)
 
 
 def _checksum(call: Call) -> tuple[tuple[int, ...], float]:

@@ -6,6 +6,7 @@ Each is positive and compared by its logarithm. Readings after the failure of a 
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -82,11 +83,14 @@ WORDS = {
 
 
 def quantities(case: Case) -> list[Quantity]:
-    """Return the quantities of a run that were read and are above zero; of layers the smallest and the largest."""
+    """Return the quantities of a run that were read and are above zero; of layers the smallest and the largest. A part
+    of a strange record that cannot be read is left out.
+    """
     found: list[Quantity] = []
     with np.errstate(all="ignore"):
-        for read in (_loss, _gradients, _updates, _inputs, _targets, _layers, _evaluation):
-            found += [one for one in read(case) if math.isfinite(one.value) and one.value > 0]
+        for read in (_loss, _gradients, _updates, _inputs, _targets, _layers, _evaluation) if len(case.history) else ():
+            with contextlib.suppress(ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+                found += [one for one in read(case) if math.isfinite(one.value) and one.value > 0]
     return found
 
 

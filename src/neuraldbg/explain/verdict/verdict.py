@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from neuraldbg.explain.evidence import targets
 from neuraldbg.explain.evidence.loss_curve import FEW, WORTH
 from neuraldbg.explain.evidence.metric_trends import trend_words
+from neuraldbg.explain.evidence.one_batch import one_batch_words
 from neuraldbg.explain.evidence.symptom import rest_of
 from neuraldbg.explain.evidence.training_loop import brief, crashed, raised
 from neuraldbg.explain.evidence.unfed_layers import unfed_words
@@ -163,7 +164,8 @@ def _without_a_cause(case: Case, hypotheses: tuple[Hypothesis, ...], ending: str
     nothing_else = not hypotheses or hypotheses[0].cause in UNTOLD
     if trouble.guess or (trouble.kind in ("slow", "stuck") and nothing_else and _little_told(case)):
         hint = "Either the inputs do not predict the targets, or the fault is none of the known causes"
-        return Judged("inconclusive", f"{_capital(trouble.phrase)}. {hint}.{ending}")
+        tried = f". {_capital(one_batch_words(case))}" if one_batch_words(case) else ""
+        return Judged("inconclusive", f"{_capital(trouble.phrase)}. {hint}{tried}.{ending}")
     if trouble.any or _halted(case):
         what = trouble.phrase or f"training was halted ({case.run.info.outcome.message})"
         return Judged("suspect", _sentence(what, None, hypotheses, _beside(case)) + ending)
@@ -226,7 +228,8 @@ def _sentence(what: str, top: Hypothesis | None, hypotheses: tuple[Hypothesis, .
 
 def _beside(case: Case) -> str:
     """Write the observations that stand out in a run without a credible cause; "" if there are none."""
-    return "; ".join(filter(None, [unfed_words(case), *(change.said for change in case.changes[:CHANGES])]))
+    changes = (change.said for change in case.changes[:CHANGES])
+    return "; ".join(filter(None, [unfed_words(case), *changes, one_batch_words(case)]))
 
 
 def _capital(text: str) -> str:

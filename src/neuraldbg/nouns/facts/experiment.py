@@ -204,6 +204,33 @@ class PaddingMask(ExperimentFact):
     """Masks that were compared with the padding; 0 where words and padding were exchanged instead."""
 
 
+class Attempt(NamedTuple):
+    """The training of a copy of a model on one batch."""
+
+    optimizer: str
+    """Rule of the updates: "Adam" or "SGD"."""
+    lr: float
+    """Learning rate."""
+    steps: Count
+    """Updates."""
+    first: float
+    """Loss before the first update."""
+    last: float
+    """Loss after the last one."""
+    learnt: bool
+    """True if the loss fell to a small part."""
+
+
+@frozen
+class OneBatch(ExperimentFact):
+    """The training of a copy of a model on one batch, with a plain loop and the program's loss."""
+
+    attempts: tuple[Attempt, ...] = ()
+    """With the rule and the learning rate of the program, and, if nothing was learnt, with Adam at a usual one."""
+    still: tuple[str, ...] = ()
+    """Layers whose weights the last attempt did not change at all, at most eight."""
+
+
 @frozen
 class NonfiniteBirth(ExperimentFact):
     """The operation or the data in which the first non-finite value of the run arose."""
@@ -257,6 +284,7 @@ VARIANTS: dict[str, type[ExperimentFact]] = {
     "target_inside": TargetInside,
     "input_ignored": InputIgnored,
     "padding_mask": PaddingMask,
+    "one_batch": OneBatch,
     "nonfinite_birth": NonfiniteBirth,
     "odd_sample": OddSample,
 }

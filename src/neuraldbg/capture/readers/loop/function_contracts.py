@@ -175,7 +175,8 @@ class FunctionContracts(Reader):
         self._due = len(self._found), 2 * self._count()
         found = []
         for one in self._found.values():
-            if self._unless.get(one.function) in self._called_so_far:
+            unless = self._unless.get(one.function)
+            if unless and any(called.endswith(unless) for called in self._called_so_far):
                 continue
             where = one.place if one.place is not None else one.layer
             place = list(one.place) if one.place is not None else None
