@@ -290,7 +290,7 @@ class Chain:
 
 @frozen(kw_only=False)
 class Observation:
-    """A number of the run that lies beyond those of all sound trainings of the corpus, and belongs to no named cause.
+    """A number of the run that lies beyond those of 99% of the sound trainings of the corpus, and is no named cause's.
 
     It is no alarm, and no part of the verdict.
     """
@@ -302,7 +302,7 @@ class Observation:
     value: float
     """Measured value."""
     limit: float
-    """Largest value among the sound trainings, or the smallest where the value is below it."""
+    """Value that 99% of the sound trainings keep: an upper limit, or a lower one where the value is below it."""
     trainings: int
     """Number of sound trainings of which the quantity was read."""
     beyond: float
@@ -314,7 +314,7 @@ class Observation:
 
     def __str__(self) -> str:
         most = "most" if self.value > self.limit else "least"
-        return f"{self.statement} (at {most} {number_text(self.limit)} in sound trainings)"
+        return f"{self.statement} (at {most} {number_text(self.limit)} in 99% of sound trainings)"
 
 
 @frozen(kw_only=False)
@@ -345,7 +345,7 @@ class Diagnosis:
     headline: str = ""
     """The summary without the cause, where the cause is shown below it; "" if that is the summary."""
     observations: tuple[Observation, ...] = ()
-    """Numbers beyond those of all sound trainings that belong to no named cause, the most unusual first; no alarm."""
+    """Numbers beyond those of nearly all sound trainings, and no named cause's, the most unusual first; no alarm."""
 
     def __str__(self) -> str:
         causes = (f"{h.rank}. {h.label}: {h}\n   {h.remedy.text}" for h in self.hypotheses)

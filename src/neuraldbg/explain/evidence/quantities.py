@@ -54,6 +54,7 @@ class Words(NamedTuple):
 
 WORDS = {
     "loss.above_guess": Words("the first loss is {} times that of the best constant guess", "loss"),
+    "loss.course": Words("the loss ends at {} times its first value", "loss"),
     "loss.noise": Words("the loss varies from step to step by {} times its last level", "data", low=False),
     "loss.unchanged": Words("the loss is exactly that of the step before in a share of {}", "loop", low=False),
     "gradient.first": Words("the norm of the first gradient is {}", "loss"),
@@ -67,6 +68,7 @@ WORDS = {
     "input.offset": Words("the mean of the inputs is {} standard deviations away from zero", "data", low=False),
     "input.peak": Words("the largest input is {} standard deviations away from zero", "data", low=False),
     "input.columns": Words("a column of the inputs varies {} times as much as another", "data", low=False),
+    "input.course": Words("the spread of the inputs ends at {} times that of the beginning", "data"),
     "input.evaluated": Words(
         "the mean of evaluated inputs is {} standard deviations away from that in training", "data", low=False
     ),
@@ -74,6 +76,9 @@ WORDS = {
     "target.offset": Words("the mean of the targets is {} standard deviations away from zero", "data", low=False),
     "target.classes": Words("the entropy of the labels is {} of that of equally frequent classes", "data"),
     "activation.first": Words("the root mean square of its first outputs is {}", "architecture"),
+    "activation.offset": Words(
+        "the mean of its first outputs is {} standard deviations away from zero", "architecture", low=False
+    ),
     "activation.course": Words("its outputs end at {} times their root mean square of the beginning", "architecture"),
     "weight.gain": Words("its weights begin with an rms of {} over the root of their inputs", "architecture"),
     "weight.course": Words("its weights end at {} times their root mean square of the beginning", "optimisation"),
@@ -117,6 +122,8 @@ def _loss(case: Case) -> Iterator[Quantity]:
         return
     first = int(loss.finite.steps[0])
     yield Quantity("loss.above_guess", loss.initial / guess if guess > 0 else float("nan"), step=first)
+    if case.onset is None and loss.initial > 0:
+        yield Quantity("loss.course", loss.last / loss.initial)
     if case.onset is None and loss.last > 0:
         yield Quantity("loss.noise", loss.noise / loss.last)
     if len(values) >= ENOUGH:
@@ -158,6 +165,7 @@ def _inputs(case: Case) -> Iterator[Quantity]:
     floating = [one for one in case.inputs if not one.integer]
     for one in floating[:1]:
         yield Quantity("input.rms", one.rms)
+        yield Quantity("input.course", _edges(case, case.run.series(one.row, "std")))
         if one.std > 0:
             yield Quantity("input.offset", abs(one.mean) / one.std)
             yield Quantity("input.peak", max(abs(one.low), abs(one.high)) / one.std)
@@ -184,15 +192,18 @@ def _layers(case: Case) -> Iterator[Quantity]:
             layer = choose(known, key=lambda path: known[path])
             yield Quantity(id_, known[layer], layer or None)
 
-    def each(kind: str, read: Callable[[Series], float], name: str | None = None) -> dict[str, float]:
-        rows = [row for row in case.layout.rows(kind) if name in (None, case.layout.sites[row].name)]
-        return {case.layout.sites[row].module: read(case.run.series(row, "rms")) for row in rows}
+    def each(kind: str, read: Callable[[Series], float], name: str = "", stat: str = "rms") -> dict[str, float]:
+        rows = [row for row in case.layout.rows(kind) if case.layout.sites[row].name == name]
+        return {case.layout.sites[row].module: read(case.run.series(row, stat)) for row in rows}
 
     def first(series: Series) -> float:
         values = series.finite().values
         return float(values[0]) if len(values) else float("nan")
 
     yield from ends("activation.first", each("activation", first))
+    means, spreads = (each("activation", first, stat=stat) for stat in ("mean", "std"))
+    offsets = {path: abs(means[path]) / spreads[path] for path in means if spreads[path] > 0}
+    yield from ends("activation.offset", offsets)
     yield from ends("activation.course", each("activation", lambda series: _edges(case, series)))
     yield from ends("weight.gain", {one.layer.path: one.gain for one in case.weights if not one.normed})
     yield from ends("weight.course", each("param", lambda series: _edges(case, series), "weight"))

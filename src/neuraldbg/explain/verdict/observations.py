@@ -1,8 +1,8 @@
 """What is unusual in a run and belongs to no cause that was named: its numbers beside those of sound trainings.
 
-``ordinary.json`` has the smallest, the median and the largest value of each quantity over the sound programs of the
-corpus on which confidences are fitted; ``make accuracy`` writes it. A quantity is an observation where it lies clearly
-beyond all of them. It is no alarm: the verdict does not look at it.
+``ordinary.json`` has the 1%, 50% and 99% quantiles of each quantity over the sound programs of the corpus on which
+confidences are fitted; ``make accuracy`` writes it. A quantity is an observation where it lies clearly beyond them. It
+is no alarm: the verdict does not look at it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import functools
 import importlib.resources
 import json
 import math
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuraldbg.checked_values import CheckedValues, Field
+from neuraldbg.checked_values import CheckedValues
 from neuraldbg.errors import ConfigError
 from neuraldbg.explain.evidence.quantities import WORDS, quantities
 from neuraldbg.explain.evidence.wording import number
@@ -23,7 +24,9 @@ from neuraldbg.explain.verdict.ranking import CREDIBLE
 from neuraldbg.nouns import Observation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import numpy.typing as npt
 
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.nouns import Hypothesis
@@ -32,10 +35,11 @@ FILE = "ordinary.json"
 SCHEMA = "neuraldbg.ordinary/1"
 FEW = 20
 """Sound trainings with a quantity from which it has limits."""
-BEYOND = 0.1
-"""Distance beyond the limit, in distances of the limit from the median, from which a value is unusual: of as many sound
-trainings as there are again, one in hundreds lies there by chance."""
-LEAST = math.log(1.5)
+RARE = 0.01
+"""Share of sound trainings beyond each limit: some of them are in the corpus because they look faulty."""
+BEYOND = 0.25
+"""Distance beyond the limit, in distances of the limit from the median, from which a value is unusual."""
+LEAST = math.log(3)
 """Smallest logarithm of the ratio of an unusual value to the limit."""
 
 
@@ -47,10 +51,11 @@ class Ordinary(CheckedValues):
     trainings: dict[str, int]
     """Sound trainings with each quantity."""
     low: dict[str, float]
-    """Smallest value of each quantity."""
-    median: dict[str, float] = Field(description="Median of each quantity.")
+    """Value of each quantity below which one in a hundred of them lies."""
+    median: dict[str, float]
+    """Median of each quantity."""
     high: dict[str, float]
-    """Largest value of each quantity."""
+    """Value of each quantity above which one in a hundred of them lies."""
 
 
 def observations(case: Case, hypotheses: Sequence[Hypothesis]) -> tuple[Observation, ...]:
@@ -94,21 +99,24 @@ def _limit(ordinary: Ordinary, id_: str, value: float, *, low: bool) -> tuple[fl
 def limits(cases: Iterable[Case], provenance: Mapping[str, object]) -> str:
     """Return the text of ``ordinary.json`` for sound trainings."""
     values: dict[str, list[float]] = {}
+    trainings: Counter[str] = Counter()
     for case in cases:
-        for one in quantities(case):
+        found = quantities(case)
+        trainings.update({one.id for one in found})
+        for one in found:
             values.setdefault(one.id, []).append(one.value)
-    kept = {id_: np.asarray(of) for id_, of in sorted(values.items()) if len(of) >= FEW}
+    kept = {id_: np.asarray(of) for id_, of in sorted(values.items()) if trainings[id_] >= FEW}
 
-    def each(read: np.ufunc | object) -> dict[str, float]:
-        return {id_: float(f"{read(of):.4g}") for id_, of in kept.items()}  # type: ignore[operator]
+    def each(read: Callable[[npt.NDArray[np.float64]], Any]) -> dict[str, float]:
+        return {id_: float(f"{float(read(of)):.4g}") for id_, of in kept.items()}
 
     body = {
         "schema": SCHEMA,
         "provenance": dict(provenance),
-        "trainings": {id_: len(of) for id_, of in kept.items()},
-        "low": each(np.min),
+        "trainings": {id_: trainings[id_] for id_ in kept},
+        "low": each(lambda of: np.quantile(of, RARE)),
         "median": each(np.median),
-        "high": each(np.max),
+        "high": each(lambda of: np.quantile(of, 1 - RARE)),
     }
     return json.dumps(body, indent=2) + "\n"
 
