@@ -69,6 +69,13 @@ def another_error() -> Build:
     return build
 
 
+def written(likeness: float = 0.97) -> Build:
+    array = {"dataset": "Rows", "name": "x", "item": [64], "passes": 6, "changed": 5, "first": 20, "share": 1.0,
+             "likeness": likeness, "means": [0.0, 0.01, 0.02, 0.02, 0.03, 0.03],
+             "stds": [1.0, 1.1, 1.2, 1.3, 1.4, 1.5]}  # fmt: skip
+    return fed(shape=[32, 64]).fact("dataset_writes", 59, arrays=[array])
+
+
 LEAKY = {"mixed": 8, "mixed_shared": 70, "mixed_samples": 256, "shared": 70}
 SKEWED = {"mean": 80.0, "std": 90.0, "high": 255.0}
 PAIRS = {"lengths": {"2": 29}, "first": 1, "workers": {"workers": 2, "iterable": "Stream", "dataset": "Stream"}}
@@ -78,6 +85,9 @@ TOLD: dict[str, Told] = {
     "channels_interleaved": (
         pictures, lambda: pictures(0.76, 0.77), None, 0, "suspect", "healthy", 0.7,
     ),
+    "dataset_overwritten": (
+        written, lambda: written(likeness=0.02), None, 20, "suspect", "healthy", 0.7,
+    ),  # new data in the same array
     "mask_error": (leak, denied_later, "fc2", 0, "suspect", "healthy", 0.9),
     "batch_axis_mixup": (
         mixed, lambda: mixed(layers=[], pattern="all"), "fc2", 0, "suspect", "healthy", 0.9,

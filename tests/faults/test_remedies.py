@@ -52,6 +52,7 @@ IN_WORDS = {
     "adversary_helped": "test_adversaries.py trains with it",
     "attention_collapse": "needs a parameter of its own in forward",
     "batch_too_small": "the loop is written anew for accumulation",
+    "dataset_overwritten": "copies an item where the dataset gives it",
     "degenerate_batch": "a setting of a data loader, which the script may not have",
     "channels_interleaved": "moves an axis where the tensor is made, in the program",
     "duplicate_worker_rng": "a method of the data set",

@@ -439,3 +439,44 @@ def test_reading_images_leaves_their_memory_as_it_is():
     told(train)
     x.resize_(16, 3, 16, 16)
     assert x.untyped_storage().resizable()
+
+
+class Kept(torch.utils.data.Dataset):
+    """Samples that are changed where they lie, or in a copy."""
+
+    def __init__(self, x: torch.Tensor, y: torch.Tensor, way: str) -> None:
+        self.x, self.y, self.way = x, y, way
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, i: int) -> tuple[torch.Tensor, torch.Tensor]:
+        x = self.x[i]
+        if self.way == "noise in place":
+            x += 0.3 * torch.randn(6)
+        elif self.way == "scaled in place":
+            x *= 0.9
+        elif self.way == "noise":
+            x = x + 0.3 * torch.randn(6)
+        elif self.way == "flipped in place":  # the same samples, to and fro
+            x *= -1
+        return x, self.y[i]
+
+
+@pytest.mark.parametrize("way", ["noise in place", "scaled in place", "noise", "flipped in place", "new data"])
+def test_a_dataset_that_is_written_to_in_place(way):
+    def train() -> None:
+        torch.manual_seed(0)
+        x = torch.randn(160, 6)
+        data = Kept(x, (x[:, :1] > 0).float(), way)
+        net = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 1))
+        opt = torch.optim.Adam(net.parameters(), 3e-3)
+        for _ in range(12):
+            for batch, target in torch.utils.data.DataLoader(data, 16, shuffle=True):
+                steps(net, opt, [F.binary_cross_entropy_with_logits(net(batch), target)])
+            if way == "new data":
+                data.x.copy_(1.1 * torch.randn_like(data.x) * data.x.std())
+                data.y.copy_((data.x[:, :1] > 0).float())
+
+    found = told(train)
+    assert ("dataset_overwritten" in causes(found)) == (way in ("noise in place", "scaled in place")), found.summary

@@ -22,6 +22,7 @@ class FactKey(str, Enum):
     CONTRACTS = "contracts"
     COPIES = "copies"
     CUTS = "cuts"
+    DATASET_WRITES = "dataset_writes"
     DEAD_INDICES = "dead_indices"
     DROPOUT = "dropout"
     DRY = "dry"

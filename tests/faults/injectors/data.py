@@ -502,6 +502,24 @@ EDITS = (
         ),
         step=0,
     ),
+    # ------------------------------------------------------------ dataset_overwritten
+    fault(
+        "cnn_noise_in_place",
+        "digits_cnn",
+        "dataset_overwritten",
+        (
+            "        self.images = images\n",
+            "        self.images = ((images / 16 - 0.305) / 0.376).astype(np.float32)\n",
+        ),
+        (
+            "        image = self.images[i].astype(np.float32) / 16.0\n        image = (image - 0.305) / 0.376\n",
+            "        image = self.images[i]\n",
+        ),
+        (
+            "            image = image + np.random.normal(0, 0.05, image.shape).astype(np.float32)\n",
+            "            image += np.random.normal(0, 0.4, image.shape)\n",
+        ),
+    ),
     # ------------------------------------------------------------ channels_interleaved
     fault(
         "cnn_colours_by_view",

@@ -36,6 +36,7 @@ MEMBERS: tuple[str, ...] = (
     "architecture.token_similarity",
     "architecture.unit_symmetry",
     "data.batches",
+    "data.dataset_writes",
     "data.targets",
     "experiment_runner",
     "loop.accumulation",

@@ -45,6 +45,7 @@ MEMBERS = (
     "data.batch_axis_mixup",
     "data.channels_interleaved",
     "data.class_imbalance",
+    "data.dataset_overwritten",
     "data.degenerate_batch",
     "data.double_normalisation",
     "data.duplicate_worker_rng",

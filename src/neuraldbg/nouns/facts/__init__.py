@@ -25,6 +25,7 @@ MEMBERS: tuple[str, ...] = (
     "contracts",
     "copies",
     "cuts",
+    "dataset_writes",
     "dead_indices",
     "dropout",
     "dry",
