@@ -60,7 +60,7 @@ def judge(case: Case) -> Finding | None:
     weigh = Weighing()
     weigh.speaks(
         f"{percent(one.share)} of the numbers of {one.dataset}.{one.name} changed from one pass over the data to the "
-        f"next, at {one.changed} of {one.passes - 1} passes, and stayed alike (correlation {number(one.likeness)} or more)",
+        f"next, at {one.changed} of {one.passes - 1} passes, and stayed alike (correlation {number(one.likeness)})",
         3.6 if moved < FAR else 5.0, one.changed, TIMES,
     )  # fmt: skip
     weigh.speaks(
