@@ -458,12 +458,16 @@ class Kept(torch.utils.data.Dataset):
             x *= 0.9
         elif self.way == "noise":
             x = x + 0.3 * torch.randn(6)
+        elif self.way == "masked in place":
+            x[torch.randint(0, 6, (1,))] = 0
         elif self.way == "flipped in place":  # the same samples, to and fro
             x *= -1
         return x, self.y[i]
 
 
-@pytest.mark.parametrize("way", ["noise in place", "scaled in place", "noise", "flipped in place", "new data"])
+@pytest.mark.parametrize(
+    "way", ["noise in place", "scaled in place", "masked in place", "noise", "flipped in place", "new data"]
+)
 def test_a_dataset_that_is_written_to_in_place(way):
     def train() -> None:
         torch.manual_seed(0)
@@ -479,4 +483,6 @@ def test_a_dataset_that_is_written_to_in_place(way):
                 data.y.copy_((data.x[:, :1] > 0).float())
 
     found = told(train)
-    assert ("dataset_overwritten" in causes(found)) == (way in ("noise in place", "scaled in place")), found.summary
+    assert ("dataset_overwritten" in causes(found)) == (
+        way in ("noise in place", "scaled in place", "masked in place")
+    ), found.summary

@@ -55,6 +55,11 @@ def ctc(x: torch.Tensor, *, normalised: bool = True, low: int = 1, long: int = 3
     return F.ctc_loss(scores, targets, *lengths, zero_infinity=True)
 
 
+def joined(x: torch.Tensor, low: int) -> torch.Tensor:
+    lengths = torch.full((3,), 8), torch.full((3,), 3)
+    return F.ctc_loss(x.view(8, 3, 6).log_softmax(-1), torch.arange(9) % 5 + low, *lengths, zero_infinity=True)
+
+
 def grid(x: torch.Tensor, scale: float, shift: float) -> torch.Tensor:
     places = torch.linspace(0, 1, 2 * N).view(1, N, 1, 2) * scale + shift
     return F.grid_sample(x.view(1, 1, N, 6), places, align_corners=True).sum()
@@ -113,6 +118,12 @@ BROKEN: dict[str, tuple[str, Any, Any]] = {
         lambda x: F.poisson_nll_loss(x[:, 0], torch.arange(N) - 3.0),
         lambda x: F.poisson_nll_loss(x[:, 0], torch.arange(N) * 1.0),
     ),
+    "poisson of a rate": (
+        "rate_as_log",
+        lambda x: F.poisson_nll_loss(F.softplus(x[:, 0]), torch.arange(N) * 1.0),
+        lambda x: F.poisson_nll_loss(F.softplus(x[:, 0]), torch.arange(N) * 1.0, log_input=False),
+    ),
+    "ctc of joined targets with blanks": ("blank_in_targets", lambda x: joined(x, 0), lambda x: joined(x, 1)),
     "kl of logarithms": (
         "log_target",
         lambda x: F.kl_div(x.log_softmax(-1), x.detach().log_softmax(-1), reduction="batchmean"),
@@ -328,7 +339,7 @@ def test_a_broken_contract_is_found_and_its_twin_is_not(name):
 
 def test_each_rule_is_tried_and_has_words():
     tried = {rule for rule, _, _ in BROKEN.values()}
-    alone = {"nothing_loaded", "own_weights", "same_views", "view_moves_axis_perhaps"}  # below
+    alone = {"weights_of_classes", "nothing_loaded", "own_weights", "same_views", "view_moves_axis_perhaps"}  # below
     assert tried | alone == set(RULES)
     for rule in RULES.values():
         ast.parse(rule.code)
@@ -368,6 +379,25 @@ def test_a_state_of_other_names_loads_nothing(prefix, fits):
     if facts:
         (one,) = facts[-1].value["broken"]
         assert one["given"].endswith("none of the 4 weights of the model: its names have 'module.' too much in front")
+
+
+@pytest.mark.parametrize("weights", ["of classes", "of samples"])
+def test_a_sampler_has_a_weight_for_each_sample(weights):
+    net = nn.Linear(5, 3)
+    opt = torch.optim.SGD(net.parameters(), 0.1)
+    x, y = torch.randn(90, 5), torch.arange(90) % 3
+    of = torch.tensor([1.0, 2.0, 3.0])
+    sampler = torch.utils.data.WeightedRandomSampler(of if weights == "of classes" else of[y], 90)
+    with NeuralDbg(net, probes=False) as dbg:
+        for _ in range(4):
+            for batch, target in torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), 30, sampler=sampler):
+                opt.zero_grad()
+                F.cross_entropy(net(batch), target).backward()
+                opt.step()
+    facts = dbg.record().facts_of("contracts")
+    assert {one["rule"] for fact in facts for one in fact.value["broken"]} == (
+        {"weights_of_classes"} if weights == "of classes" else set()
+    )
 
 
 def stacked(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:

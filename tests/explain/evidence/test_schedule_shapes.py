@@ -129,3 +129,15 @@ def test_a_scheduler_that_is_made_anew_in_each_epoch(of: list[dict[str, Any]], n
     found = [one for one in diagnose(build.build()).hypotheses if "made anew every 20 steps" in one.sentence]
     assert [one.cause for one in found] == ["schedule_error"] * named
     assert all(one.step == 20 for one in found)
+
+
+@pytest.mark.parametrize(("factor", "named"), [(0.003, True), (0.5, False)])
+def test_a_factor_that_is_a_learning_rate(factor: float, named: bool) -> None:
+    build = Build(steps=60).scalar("lr", 0.003 * factor)
+    build.fact(
+        "schedule", 59, id=0, type="LambdaLR", stream=0, made=0, steps=60, pass_steps=20, base_lr=0.003,
+        optimizer_steps=60, position=60.0,
+    )  # fmt: skip
+    found = [one for one in diagnose(build.build()).hypotheses if "whose factor is at most 0.003" in one.sentence]
+    assert bool(found) is named
+    assert all(one.cause == "schedule_error" and one.confidence > 0.8 for one in found)

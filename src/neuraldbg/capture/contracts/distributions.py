@@ -8,8 +8,8 @@ import torch
 from torch import distributions
 from torch.distributions import Distribution
 
-from neuraldbg.capture.autograd.graph_walk import SHAPE_ONLY, op_name, parents
 from neuraldbg.capture.contracts.contract import Breach, Contract
+from neuraldbg.capture.contracts.nodes import made_by
 from neuraldbg.capture.contracts.numbers import all_pairs, rows_sum_to_one, span
 from neuraldbg.capture.guest import tensor_memory
 from neuraldbg.capture.guest.program_objects import is_a, package_of
@@ -18,19 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PAGE = "distributions.html"
-_NEAR = 4
-"""Changes of shape between an activation and the distribution at most."""
 _BOUNDED = {"softmax": "probabilities, the output of a softmax", "sigmoid": "probabilities, the output of a sigmoid"}
-
-
-def _made_by(x: Any) -> str:
-    """Return the operation that made a tensor, changes of shape left out; "" if it has no graph."""
-    node = x.grad_fn if type(x) in tensor_memory.ORDINARY else None
-    for _ in range(_NEAR):
-        if node is None or op_name(node) not in SHAPE_ONLY:
-            break
-        node = next((parent for parent, _ in parents(node)), None)
-    return "" if node is None else op_name(node)
 
 
 def _classes(given: Mapping[str, Any]) -> Breach | None:
@@ -40,13 +28,13 @@ def _classes(given: Mapping[str, Any]) -> Breach | None:
     if found is None or found[0] < 0 or not rows_sum_to_one(logits):
         return None
     return Breach(
-        "probabilities_as_logits", _BOUNDED.get(_made_by(logits), "probabilities: rows in [0, 1] that sum to 1")
+        "probabilities_as_logits", _BOUNDED.get(made_by(logits), "probabilities: rows in [0, 1] that sum to 1")
     )
 
 
 def _events(given: Mapping[str, Any]) -> Breach | None:
     """Logits are scores without bounds, and not the output of a sigmoid."""
-    name = _made_by(given.get("logits"))
+    name = made_by(given.get("logits"))
     return Breach("probabilities_as_logits", _BOUNDED[name]) if name == "sigmoid" else None
 
 

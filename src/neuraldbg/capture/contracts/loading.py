@@ -1,18 +1,20 @@
-"""The contract of loading a state: its names are those of the model, and its tensors are not the model's own."""
+"""The contracts of loading: a state has the model's names and is a copy, a sampler has a weight for each sample."""
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, WeightedRandomSampler
 
 from neuraldbg.capture.contracts.contract import Breach, Contract
 from neuraldbg.capture.guest import tensor_memory
 from neuraldbg.capture.guest.module_tree import buffers, named_parameters
-from neuraldbg.capture.guest.program_objects import is_a
+from neuraldbg.capture.guest.program_objects import attribute, attributes, is_a, sequence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 OWN = "own_weights"
 """The rule for a state that is no copy; it is broken where training went on since the state was taken."""
@@ -70,7 +72,47 @@ def _prefix(own: set[str], known: list[str]) -> str:
     return ""
 
 
+def _weights(given: Mapping[str, Any]) -> Breach | None:
+    """There is a weight for each sample of the dataset: with fewer, as one for each class, only the first samples are
+    ever drawn.
+    """
+    loader = given.get("self")
+    sampler, dataset = attribute(loader, "sampler"), attribute(loader, "dataset")
+    weights = attribute(sampler, "weights") if is_a(sampler, WeightedRandomSampler) else None
+    given_of, sizes, samples = (
+        tensor_memory.readable(weights),
+        set(_lengths(dataset)),
+        attribute(sampler, "num_samples"),
+    )
+    if given_of is None or not sizes or type(samples) is not int:
+        return None
+    count = given_of.numel()
+    if count in sizes or count >= max(sizes) or samples < 2 * count:
+        return None
+    return Breach("weights_of_classes", f"{count} weights for {samples} samples of a pass")
+
+
+def _lengths(dataset: Any) -> Iterator[int]:
+    """Yield the lengths of the tensors, arrays and lists that a dataset holds."""
+    numpy = sys.modules.get("numpy")
+    for value in list(attributes(dataset).values()):
+        for part in [value, *(sequence(value) if is_a(value, tuple) else ())]:
+            if (held := tensor_memory.readable(part)) is not None and held.dim():
+                yield len(held)
+            elif type(part) is list or (numpy is not None and type(part) is numpy.ndarray and part.ndim):
+                yield len(part)
+
+
 CONTRACTS: tuple[Contract, ...] = (
+    Contract(
+        "torch.utils.data.WeightedRandomSampler",
+        DataLoader,
+        "__iter__",
+        ("self",),
+        _weights,
+        page="data.html",
+        always=True,
+    ),
     Contract(
         "torch.nn.Module.load_state_dict",
         nn.Module,

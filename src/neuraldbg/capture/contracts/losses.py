@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from neuraldbg.capture.contracts.contract import Breach, Contract, F
+from neuraldbg.capture.contracts.nodes import made_by
 from neuraldbg.capture.contracts.numbers import NEAR, distinct, rows_sum_to_one, same, sample, span, words
 from neuraldbg.capture.guest import tensor_memory
 
@@ -84,11 +85,20 @@ def _ctc(given: Mapping[str, Any]) -> Breach | None:
         rows = zip(held[:64].tolist(), lengths.tolist(), strict=False)
         if any(blank in row[: int(length)] for row, length in rows):
             return Breach("blank_in_targets", f"the id of the blank, {blank}, among the targets")
+    if held is not None and held.dim() == 1 and isinstance(blank, int) and bool((held == blank).any()):
+        return Breach("blank_in_targets", f"the id of the blank, {blank}, among the targets")
     return None
 
 
+_POSITIVE = {"softplus": "a softplus", "exp": "an exponential", "relu": "a ReLU"}
+"""Operations whose result is positive, as a rate is and its logarithm is not."""
+
+
 def _counts(given: Mapping[str, Any]) -> Breach | None:
-    """Targets are counts."""
+    """Targets are counts; the input is the logarithm of the rate, unless ``log_input`` says that it is the rate."""
+    made = made_by(given.get("input"))
+    if given.get("log_input", True) and made in _POSITIVE:
+        return Breach("rate_as_log", f"the output of {_POSITIVE[made]} as the logarithm of the rate")
     found = span(given.get("target"))
     return Breach("negative_counts", f"values down to {found[0]:.3g}") if found is not None and found[0] < 0 else None
 
@@ -126,7 +136,7 @@ CONTRACTS: tuple[Contract, ...] = (
     _loss("multilabel_margin_loss", _NN, "input target", _multi_hot),
     _loss("triplet_margin_loss", torch, "anchor positive negative", _triplet),
     _loss("ctc_loss", torch, "log_probs targets input_lengths target_lengths blank", _ctc),
-    _loss("poisson_nll_loss", torch, "input target", _counts),
+    _loss("poisson_nll_loss", torch, "input target log_input", _counts),
     _loss("kl_div", torch, "input target reduction", _in_graph(_log_target, _itself)),
     *(
         _loss(name, _NN, "input target", _in_graph(_itself))

@@ -34,6 +34,8 @@ INSIDE = 0.02
 """Share of the values between two bounds up to which next to nothing passes them."""
 DEEP, NEAR = 8, 1e-3
 """Operations between cosines and their softmax at most, and the largest error of a unit vector's length."""
+NEAREST = 4
+"""Changes of shape between an activation and what takes its result, at most."""
 BOUNDED = 0.75
 """Share of an even guess's loss below which cosines times a factor cannot bring it: 0.5 is that of 64 cosines without a
 factor, as some train on purpose."""
@@ -330,6 +332,16 @@ def moved_axis(before: list[int], after: list[int]) -> int | None:
             if math.prod(front) != math.prod(behind):
                 return size
     return None
+
+
+def made_by(x: object) -> str:
+    """Return the operation that made a tensor, changes of shape left out; "" if it has no graph."""
+    node = x.grad_fn if type(x) in tensor_memory.ORDINARY else None  # type: ignore[attr-defined]
+    for _ in range(NEAREST):
+        if node is None or op_name(node) not in SHAPE_ONLY:
+            break
+        node = next((parent for parent, _ in parents(node)), None)
+    return "" if node is None else op_name(node)
 
 
 CHECKS: dict[str, tuple[str, Callable[[Node], Breach | None]]] = {

@@ -281,6 +281,20 @@ RULES: dict[str, Rule] = {
         "print(beta)  # or whatever the loss is multiplied by",
         WEAK,
     ),
+    "rate_as_log": Rule(
+        "the logarithm of the rate, unless log_input is False",
+        "a rate is taken for its logarithm, so that none below 1 can be predicted",
+        "Say that the input is a rate, or leave the activation out.",
+        "loss = F.poisson_nll_loss(rate, counts, log_input=False)",
+        STRONG,
+    ),
+    "weights_of_classes": Rule(
+        "a weight for each sample of the dataset",
+        "only the first samples are ever drawn, as many as there are weights",
+        "Give each sample the weight of its class.",
+        "sampler = WeightedRandomSampler(class_weights[labels], num_samples=len(labels))",
+        SURE,
+    ),
     "masked_has_weight": Rule(
         "scores so low where a mask is that nothing is left of them: minus infinity",
         "what is masked keeps its weight: 1e-9 or 0 is a score like others, and -1e9 is none",

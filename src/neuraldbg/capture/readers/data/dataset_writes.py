@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _NUMBERS, _ARRAYS, _ITEMS = 4096, 8, 16
 """Numbers of an array, arrays of a dataset, and items of a list that are compared at most."""
+_FEW = 8
+"""Numbers that differ from which on they tell whether they are like what they were."""
 _LEAST = 64
 """Numbers from which on an array says something."""
 _PASSES = 64
@@ -109,10 +111,10 @@ class DatasetWrites(Reader):
             held.first = self.scene.step if held.first < 0 else held.first
             held.share = float(other.mean())
             before, after = held.sample[other], sample[other]
-            if len(before) > 2 and before.std() > 0 and after.std() > 0:
-                held.likeness = min(held.likeness, float(np.corrcoef(before, after)[0, 1]))
-            else:
-                held.likeness = min(held.likeness, 0.0)
+            if len(before) >= _FEW and after.std() > 0:
+                filled = before.std() == 0  # a buffer, perhaps
+                held.likeness = min(held.likeness, 0.0 if filled else float(np.corrcoef(before, after)[0, 1]))
+            # else all became one number: they were erased, and what is left is what it was
         held.sample = sample
 
     def _all(self) -> list[_Held]:

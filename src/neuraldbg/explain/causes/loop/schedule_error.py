@@ -58,6 +58,8 @@ SHORT_CYCLE = 100
 """Half period of a cosine in steps, below which it was not meant in batches."""
 TOLD, FALLS = 6, 0.7
 """Least number of values that a scheduler got, and least share of them that fell."""
+FACTOR, ALIKE = 0.02, 2.0
+"""Largest factor of a whole run from which on it is none, and ratio up to which it is the learning rate itself."""
 AGAIN, REACHED, EVEN = 3, 0.6, 0.1
 """Schedulers alike of one optimizer, the largest share of its way that any of them went, and the largest difference
 between the steps from one to the next as a share of them, from which one was meant that is made anew each time."""
@@ -75,7 +77,8 @@ def judge(case: Case) -> Finding | None:
     found = [ended for ended in (_past_its_end(case), *(_rate(case, stream) for stream in case.run.streams)) if ended]
     facts = case.run.known_each(ScheduleFact)
     ways: tuple[Callable[[Case, ScheduleFact, Facts], Finding | None], ...] = (
-        _climbs, _cosine_turns, _decays_at_once, _made_again, _never_gets_going, _never_stepped, _twice, _wrong_way,
+        _climbs, _cosine_turns, _decays_at_once, _factor_is_a_rate, _made_again, _never_gets_going, _never_stepped,
+        _twice, _wrong_way,
     )  # fmt: skip
     found += [finding for fact in facts for way in ways if (finding := way(case, fact, facts)) is not None]
     return max(found, key=lambda finding: finding.log_odds, default=None)
@@ -278,6 +281,36 @@ def _decays_at_once(case: Case, fact: ScheduleFact, _: Facts) -> Finding | None:
         case, weigh, f"decay per epoch ({fact.type}) that is stepped at each batch: the learning rate is gone "
         "within the first epoch",
         Remedy("Step it once an epoch.", PER_EPOCH), lowered,
+    )  # fmt: skip
+
+
+def _factor_is_a_rate(case: Case, fact: ScheduleFact, _: Facts) -> Finding | None:
+    """Weigh a factor that is a learning rate itself: the schedule multiplies the rate by it."""
+    if (
+        fact.type not in ("LambdaLR", "MultiplicativeLR")
+        or fact.steps < STEPS
+        or not fact.base_lr
+        or not completed(case)
+    ):
+        return None
+    share = _low(case, fact)
+    if not 0 < share <= FACTOR:
+        return None
+    base, peak = fact.base_lr, share * fact.base_lr
+    weigh = Weighing()
+    weigh.speaks(
+        f"{fact.type} multiplies the learning rate of {number(base)} by its factor, and the factor was never above "
+        f"{number(share)}: the learning rate never rose above {number(peak)}",
+        4.0, share, FACTOR,
+    )  # fmt: skip
+    if abs(np.log(share / base)) < np.log(ALIKE):
+        weigh.speaks("the largest factor is about the learning rate itself", 1.0, share, base)
+    return _conclude(
+        case, weigh, f"schedule ({fact.type}) whose factor is at most {number(share)}, as a learning rate is: the rate "
+        f"is at most {number(peak)} in place of {number(base)}",
+        Remedy("Return a factor, 1 for the learning rate that the optimizer was made with; or make the optimizer with "
+               "lr=1.0.", "scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate(step) / lr)"),
+        fact.made,
     )  # fmt: skip
 
 

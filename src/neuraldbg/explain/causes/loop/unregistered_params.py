@@ -77,7 +77,11 @@ def judge(case: Case) -> Finding | None:
 
 
 def _guilty(weight: HiddenWeight) -> bool:
-    if weight.how == "model" or weight.moved or weight.seen < READINGS or MEANT.search(weight.layer):
+    if weight.how == "model" or weight.moved or weight.seen < READINGS:
+        return False
+    # One part in a list, or behind an object, may be hidden on purpose; of several in a list or a dictionary the name
+    # says nothing.
+    if MEANT.search(weight.layer) and (weight.lone or weight.how not in ("list", "tuple", "dict", "set")):
         return False
     # `self.vgg = [vgg]` is a known way to keep a fixed network of the loss out of the model's parameters.
     return not (weight.lone and weight.feeds == ("loss",))
