@@ -65,7 +65,8 @@ def judge(case: Case) -> Finding | None:
     layer = forward or _weigh_depth(case, weigh) or _weigh_recurrence(case, weigh)
     if not weigh.items:
         return None
-    if case.sound_init is True:
+    measured = sum(item.weight for item in weigh.items if item.supports) >= 1  # else it is only known to be recurrent
+    if case.sound_init is True and measured:
         weigh.speaks("the initial weights have a usual scale", 0.7)
     elif case.sound_init is False:
         weigh.against("the initial weights have the wrong scale, which alone does this", 3.0)

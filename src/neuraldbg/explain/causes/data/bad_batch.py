@@ -407,14 +407,20 @@ def _weigh_loss(case: Case, odd: Outlier, weigh: Weighing) -> None:
         weigh.against(f"the trouble began before, at step {case.onset}", 4.0)
         return
     early = len(before) >= HISTORY
-    usual = float(np.median(before if early else others)) if len(others) else float("nan")
-    if not np.isfinite(here) or here > 2 * usual:
+    beside = before if early else others
+    usual = float(np.median(beside)) if len(others) else float("nan")
+    limit = 2 * usual
+    if usual <= 0:  # twice a negative level is below it; and a loss that falls below zero began above it
+        near = before if early else loss.between(0, odd.step + 4 * HISTORY).values
+        usual = float(np.median(near))
+        limit = max(2 * usual, usual + FAR * float(np.median(np.abs(near - usual))))
+    if not np.isfinite(here) or here > limit:
         of = "the median before it" if early else "the median of the other steps"
-        weigh.speaks(f"the loss of step {odd.step} is {number(here)}, {of} {number(usual)}", 2.5, here, 2 * usual)
+        weigh.speaks(f"the loss of step {odd.step} is {number(here)}, {of} {number(usual)}", 2.5, here, limit)
     else:
         # A batch norm hides such a batch from the loss, and keeps it in its running statistics.
         weigh.against("the loss of that step is like that of the others", 2.0 if case.has_norms else 3.5, here,
-                      2 * usual)  # fmt: skip
+                      limit)  # fmt: skip
     if case.trouble.broke and case.onset is not None and odd.step <= case.onset <= odd.step + NEAR:
         weigh.speaks(
             f"the run broke within {plural(case.onset - odd.step + 1, 'step')} of it, at step {case.onset}", 1.5,
