@@ -507,3 +507,22 @@ def test_a_rate_at_which_nothing_is_learnt_is_told_from_a_model_that_can_learn_n
 
 def test_a_run_that_learns_is_not_tried():
     assert one_batch(dense(), table(lambda x: x[:, :1] + 3), F.mse_loss) is None
+
+
+class Spike(nn.Module):
+    """Passes what lies above a threshold that fresh weights do not reach."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(x - 40.0)
+
+
+def test_an_input_below_a_threshold_with_fresh_weights_only_is_not_ignored():
+    def program(scale: float) -> Any:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(5, 64), Spike(), nn.Linear(64, 3))
+        with torch.no_grad():
+            model[0].weight.mul_(scale)
+        return experiments(trained(model, [(torch.randn(32, 5), torch.arange(32) % 3) for _ in range(4)]))
+
+    assert program(200.0)["input_ignored"]["ignored"] is False
+    assert program(1.0)["input_ignored"]["ignored"] is True

@@ -3,8 +3,8 @@
 A network that has collapsed gives the same output for every input, and so does one whose head begins at zero; neither
 ignores its input. So the weights of the copy are first replaced by fresh random ones (own generator; a pattern of zeros
 is kept, frozen weights stay). An output that is then bitwise the same for every input cannot depend on it, unless the
-dependence fades below rounding. The layer where the input is lost is the first whose input changes and whose output
-does not.
+dependence fades below rounding, or the weights as they are let the input through. The layer where the input is lost is
+the first whose input changes and whose output does not.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ def run(bench: Bench) -> dict[str, Any] | None:
     if all(name in targets for name, _ in bench.inputs()):
         targets = set()  # an autoencoder: its input is its target
     named = [(name, x) for name, x in bench.inputs() if x.dim() and name not in targets]
+    used = _used(bench, targets)
     # Fresh weights, since trained or zero weights may hide an input that the model does use.
     _refresh(bench.module)
     with _Layers(bench.module) as layers:
@@ -69,7 +70,17 @@ def run(bench: Bench) -> dict[str, Any] | None:
     lost = _lost(first, second) if ignored else None
     if ignored and (_fades(bench, targets, shifts) or (lost is None and _reaches(bench, targets))):
         return {"ignored": False, "layer": None, "leaves": [], "faded": True}
-    return {"ignored": ignored, "layer": lost, "leaves": []}
+    ignored = ignored and not used  # fresh weights may hide it, as below the threshold of a spike
+    return {"ignored": ignored, "layer": lost if ignored else None, "leaves": []}
+
+
+def _used(bench: Bench, targets: set[str]) -> bool:
+    """Return True if the output of the model as it is depends on the input."""
+    base = bench.call()
+    shifts = _shifts(bench, base, targets)
+    return bool(shifts) and not _same(
+        base, bench.call(lambda name, x: x if name in targets else _rolled(x, shifts[name]))
+    )
 
 
 def _shifts(bench: Bench, base: list[tuple[str, Tensor]], targets: set[str]) -> dict[str, int]:
@@ -249,4 +260,4 @@ def _lost(first: list[tuple[str, float, float]], second: list[tuple[str, float, 
     return None
 
 
-EXPERIMENT = Experiment("input_ignored", run, forwards=11)
+EXPERIMENT = Experiment("input_ignored", run, forwards=13)
