@@ -98,10 +98,10 @@ logarithm is meant (single cells), a factor that is a learning rate (turbulence)
 decoder (translation), a likelihood that is minimised (CRF), captions and images sorted apart, a value for the wrong
 player (boards), flips that leave left and right (keypoints), evaluation mode forgotten (speakers), two orders of nodes
 (graphs), a margin with its sign turned (knowledge graphs), wide embeddings (clicks). Alarms: a curriculum whose noise
-jumps (tracking), a sum of losses that falls below zero (several tasks), and of the mended twins a network of spikes whose
-fresh weights never reach the threshold, and a template of which a hypernetwork takes the shapes alone. Mended since, and
-not counted: the encoders, the rate, the factor, the blank, the sampler, masks that are written in place (then 23/40), the
-second alarm and the third.
+jumps (tracking), a sum of losses that falls below zero (several tasks), and of the mended twins a network of spikes
+whose fresh weights never reach the threshold, and a template of which a hypernetwork takes the shapes alone. Mended
+since, and not counted: the encoders, the rate, the factor, the blank, the sampler, masks that are written in place
+(then 23/40), the second alarm and the third.
 """
 BASELINES = """
 On the held-out tasks, from the same records. The baselines name symptoms, not causes: each symptom is mapped to every

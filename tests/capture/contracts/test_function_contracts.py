@@ -43,6 +43,7 @@ def pairs(call: Callable[..., torch.Tensor], target: torch.Tensor) -> Any:
 
 
 ZERO_ONE = (torch.arange(N) % 2).float()
+SEGMENTS = (torch.arange(N) >= N // 2).long()
 SIGNS = 2 * ZERO_ONE - 1
 MASK = (torch.arange(6) < 4).float()
 
@@ -70,9 +71,22 @@ def attended(x: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
     return F.scaled_dot_product_attention(q, q, q, mask).sum()
 
 
+def crossed(x: torch.Tensor, causal: bool) -> torch.Tensor:
+    q = x.view(2, 12, 3, 2).transpose(1, 2)
+    return F.scaled_dot_product_attention(q[:, :, 4:], q, q, is_causal=causal).sum()
+
+
 def looked(x: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
     h = x.view(2, 12, 6)
     return ((h @ h.mT).masked_fill(hidden, -torch.inf).softmax(-1) @ h).sum()
+
+
+def no_masks(x: torch.Tensor) -> list[torch.Tensor]:
+    """Scores that a condition changes, and does not exclude: a leaky ReLU, a cap, another score that is computed."""
+    return [
+        torch.where(MASK == 0, torch.tensor(-1e9), x), torch.where(x > 0, x, 0.2 * x), torch.where(x > 0, x, 0.0),
+        x.masked_fill(x > 0.5, 0.5), torch.where(MASK > 0, x, x.mean()),
+    ]  # fmt: skip
 
 
 def averaged(x: torch.Tensor, dim: int) -> torch.Tensor:
@@ -239,7 +253,7 @@ BROKEN: dict[str, tuple[str, Any, Any]] = {
     "where that hides nothing": (
         "masked_has_weight",
         lambda x: (torch.where(MASK > 0, x, torch.tensor(0.0)).softmax(-1) * x).sum(),
-        lambda x: (torch.where(MASK == 0, torch.tensor(-1e9), x).softmax(-1) * x).sum(),
+        lambda x: sum((each.softmax(-1) * x).sum() for each in no_masks(x)),
     ),
     "mask of the past": (
         "past_hidden",
@@ -251,6 +265,11 @@ BROKEN: dict[str, tuple[str, Any, Any]] = {
         lambda x: attended(x, BOTH.mT.bool()) + attended(x, torch.where(BOTH.mT > 0, 0.0, -torch.inf)),
         lambda x: attended(x, BOTH.bool()),
     ),
+    "causal attention to more keys": (
+        "causal_of_two_lengths",
+        lambda x: crossed(x, causal=True),
+        lambda x: crossed(x, causal=False) + attended(x, None),
+    ),
     "heads": (
         "heads_as_length",
         lambda x: F.scaled_dot_product_attention(*[x.view(2, 12, 6).view(2, 12, 3, 2)] * 3).sum(),
@@ -259,27 +278,22 @@ BROKEN: dict[str, tuple[str, Any, Any]] = {
     "softmax over queries": (
         "softmax_over_queries",
         lambda x: averaged(x, dim=1),
-        lambda x: averaged(x, dim=-1),
+        lambda x: averaged(x, dim=-1) + (x.view(2, 12, 6).mT.softmax(1) @ x.view(2, 12, 6)).sum(),
     ),
     "spread": (
         "spread_of_one",
-        lambda x: x[:, None].var(1, correction=0).sum() + x[:, None].std(1, correction=0).sum() + x.sum(),
-        lambda x: x.std(1).sum() + x.var(0).sum() + x.var(),
-    ),
-    "sum of one score": (
-        "one_score",
-        lambda x: x[..., None].logsumexp(-1).sum(),
-        lambda x: x.logsumexp(-1).sum(),
+        lambda x: (x[:, None].var(1).nan_to_num() + x[:, None].std(1).nan_to_num()).sum() + x.sum(),
+        lambda x: x.std(1).sum() + x.var(0).sum() + x.var() + x[:, None].var(1, correction=0).sum(),
     ),
     "mask as selection": (
         "mask_as_index",
-        lambda x: x.index_select(0, ZERO_ONE.long()).sum(),
-        lambda x: x.index_select(0, torch.arange(N) // 2).sum(),
+        lambda x: (2 * x).index_select(0, ZERO_ONE.long()).sum(),
+        lambda x: (2 * x).index_select(0, torch.arange(N) // 2).sum() + x.index_select(0, SEGMENTS).sum(),
     ),
     "difference": (
         "less_itself",
         lambda x: ((y := 2 * x) - y).square().sum() + x.sum(),
-        lambda x: ((y := 2 * x) - y.roll(1, 0)).square().sum(),
+        lambda x: ((y := 2 * x) - y.roll(1, 0)).square().sum() + (z := 3 * x.sum()) - z,
     ),
     "advantages": (
         "outer_product",

@@ -526,3 +526,20 @@ def test_an_input_below_a_threshold_with_fresh_weights_only_is_not_ignored():
 
     assert program(200.0)["input_ignored"]["ignored"] is False
     assert program(1.0)["input_ignored"]["ignored"] is True
+
+
+def test_a_rate_of_another_rule_says_nothing_and_sparse_gradients_are_made_dense():
+    def program() -> None:
+        model = dense()
+        fit(model, torch.optim.Adadelta(model.parameters()), table(deaf), F.mse_loss)
+
+    (attempt,) = experiments(program)["one_batch"]["attempts"]
+    assert attempt[:2] == ["Adam", 3e-3]
+
+    def sparse() -> None:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Embedding(40, 8, sparse=True), nn.Flatten(), nn.Linear(24, 3))
+        data = [(torch.randint(0, 40, (32, 3)), torch.randint(0, 3, (32,))) for _ in range(40)]
+        fit(model, torch.optim.SGD(model.parameters(), 0.1), data, F.cross_entropy)
+
+    assert experiments(sparse)["one_batch"]["judged"] is True

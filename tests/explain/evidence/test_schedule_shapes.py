@@ -120,6 +120,8 @@ def schedule(number: int, made: int, steps: int, end: float = 200.0) -> dict[str
         ([schedule(i, 20 * i, 20, end=20.0) for i in range(3)], False),  # each runs to its end: stages
         ([schedule(i, made, 15) for i, made in enumerate((0, 5, 45))], False),  # at no even distances
         ([schedule(0, 0, 60)], False),
+        ([schedule(i, 20 * i, 20) | {"optimizer": i} for i in range(3)], False),  # each task has its own
+        ([schedule(i, 20 * i, 20) | {"pass_steps": 4} for i in range(3)], False),  # each stage of five passes
     ],
 )
 def test_a_scheduler_that_is_made_anew_in_each_epoch(of: list[dict[str, Any]], named: bool) -> None:
@@ -141,3 +143,9 @@ def test_a_factor_that_is_a_learning_rate(factor: float, named: bool) -> None:
     found = [one for one in diagnose(build.build()).hypotheses if "whose factor is at most 0.003" in one.sentence]
     assert bool(found) is named
     assert all(one.cause == "schedule_error" and one.confidence > 0.8 for one in found)
+
+
+def test_the_mean_of_a_bin_with_a_step_in_it_is_no_level() -> None:
+    values = np.asarray([0.01, 0.01, 0.0064, 0.001, 0.001])
+    said = shape(Series(np.arange(0, 80, 16), values, np.full(5, 16)))
+    assert said == "begins at 0.01, falls to 0.001 at step 48"

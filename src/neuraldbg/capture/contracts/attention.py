@@ -62,7 +62,10 @@ def _filled(node: Node, below: Node, dim: int) -> Breach | None:
     held, mask = saved(node, "result"), saved(below, "mask" if op_name(below) == "maskedfill" else "condition")
     if held is None or mask is None or mask.dtype is not torch.bool:
         return None
-    if op_name(below) == "where" and below.next_functions[0][0] is not None:
+    graphs = [parent is not None for parent, _ in below.next_functions]
+    if sum(graphs) != 1:
+        return None  # what is filled in is learnt, or computed
+    if op_name(below) == "where" and graphs[0]:
         mask = ~mask  # the scores stand where the condition is True
     with torch.no_grad():
         try:
@@ -75,6 +78,8 @@ def _filled(node: Node, below: Node, dim: int) -> Breach | None:
         both = left_out.any(-1) & ~left_out.all(-1)
         if not bool(both.any()):
             return None
+        if _one_sided(rows[both], left_out[both]):
+            return None
         weight = float((rows * left_out)[both].sum(-1).mean())
         even = float(left_out[both].float().mean())
     if weight > KEPT * even:
@@ -82,6 +87,16 @@ def _filled(node: Node, below: Node, dim: int) -> Breach | None:
             "masked_has_weight", f"a mask whose positions keep {weight:.0%} of the weight (evenly: {even:.0%})"
         )
     return _of_the_past(hidden) if dim in (-1, held.dim() - 1) else None
+
+
+def _one_sided(rows: Tensor, hidden: Tensor) -> bool:
+    """Return True if all kept scores lie on one side of what is filled in, in all rows: a cap, or a floor, of scores
+    and no mask.
+    """
+    filled = rows.masked_fill(~hidden, -1).amax(-1, keepdim=True)
+    above = ((rows >= filled) | hidden).all()
+    below = ((rows <= filled) | hidden).all() & bool((filled > 0).all())
+    return bool(above and (filled > 0).all()) or bool(below)
 
 
 def _of_the_past(hidden: Tensor) -> Breach | None:
@@ -114,6 +129,11 @@ def fused(node: Node) -> Breach | None:
             break
     else:
         return Breach("heads_as_length", f"tensors of shape {before} seen as {after}: it attends from head to head")
+    query, key = saved(node, "query"), saved(node, "key")
+    if getattr(node, "_saved_is_causal", False) and query is not None and key is not None:
+        lengths = query.shape[-2], key.shape[-2]
+        if lengths[0] != lengths[1] and min(lengths) > 1:
+            return Breach("causal_of_two_lengths", f"{lengths[0]} queries and {lengths[1]} keys with is_causal")
     mask = saved(node, "attn_mask")
     mask = saved(node, "attn_bias") if mask is None else mask
     if mask is None or mask.dim() < 2 or mask.requires_grad:
@@ -150,7 +170,20 @@ def weighted(node: Node) -> Breach | None:
     found = shape(below) or []
     if len(found) < 3 or signed(below, "dim") not in (-2, len(found) - 2) or min(found[-2:]) < 2:
         return None
+    if found[-2] != found[-1] or not _of_pairs(below):  # samples that are shared among clusters, slots or experts
+        return None
     return Breach("softmax_over_queries", f"weights of shape {found} that sum to 1 along axis {len(found) - 2}")
+
+
+def _of_pairs(node: Node | None) -> bool:
+    """Return True for scores of pairs: a product of two matrices that are both computed."""
+    for _ in range(2 * NEAR):
+        node = next((parent for parent, _ in parents(node)), None) if node is not None else None
+        if node is None or op_name(node) in ("bmm", "baddbmm"):
+            break
+        if op_name(node) not in _SAME_ROWS | {"mul", "div", "maskedfill", "add", "where"}:
+            return False
+    return node is not None and sum(parent is not None for parent, _ in node.next_functions) >= 2
 
 
 def _dropout(node: Node) -> bool:

@@ -173,7 +173,11 @@ def _index(node: Node) -> Breach | None:
 def _index_select(node: Node) -> Breach | None:
     """Numbers choose the elements with these numbers: a mask of 0 and 1 chooses the first two, again and again."""
     sizes, dim = getattr(node, "_saved_self_sym_sizes", None) or (), signed(node, "dim")
-    return _mask_of_numbers(saved(node, "index"), int(sizes[dim])) if -len(sizes) <= dim < len(sizes) else None
+    index, table = saved(node, "index"), next((parent for parent, _ in parents(node)), None)
+    if index is None or not -len(sizes) <= dim < len(sizes) or table is None or op_name(table) == "accumulategrad":
+        return None
+    # Numbers in order are those of segments.
+    return None if bool((index.diff() >= 0).all()) else _mask_of_numbers(index, int(sizes[dim]))
 
 
 def _mask_of_numbers(index: object, size: int) -> Breach | None:
@@ -186,24 +190,16 @@ def _mask_of_numbers(index: object, size: int) -> Breach | None:
 
 
 def _spread(node: Node) -> Breach | None:
-    """A spread is that of more than one value: of one value it is 0, or NaN where the sum is divided by n - 1."""
+    """A spread that is divided by n - 1 is that of more than one value: of one value it is NaN."""
     held, dims = saved(node, "self"), getattr(node, "_saved_dim", None)
     correction = getattr(node, "_saved_correction", None)
     if held is None or held.numel() < 2:
         return None
     axes = [as_signed(int(dim)) for dim in dims] if dims else list(range(held.dim()))
     count = math.prod(held.shape[axis] for axis in axes)
-    if count > max(1, 1 if correction is None else int(correction)):
+    if count > (1 if correction is None else int(correction)):
         return None
     return Breach("spread_of_one", f"the spread of {count} value at a time, along axis {axes[0]} of {list(held.shape)}")
-
-
-def _total(node: Node) -> Breach | None:
-    """There is more than one score to sum up."""
-    held, dims = saved(node, "self"), getattr(node, "_saved_dim", None)
-    if held is None or not dims or held.numel() < 2 or any(held.shape[as_signed(int(dim))] != 1 for dim in dims):
-        return None
-    return Breach("one_score", f"one score at a time, along axis {as_signed(int(dims[0]))} of {list(held.shape)}")
 
 
 def _difference(node: Node) -> Breach | None:
@@ -212,7 +208,7 @@ def _difference(node: Node) -> Breach | None:
     """
     first, second = (*node.next_functions, (None, 0), (None, 0))[:2]
     alpha = getattr(node, "_saved_alpha", 1)
-    if first[0] is not None and first == second and alpha == 1 and op_name(first[0]) != "accumulategrad":
+    if first[0] is not None and first == second and alpha == 1 and shape(node):  # 0 of a scalar keeps it in the graph
         return Breach("less_itself", f"a tensor of shape {shape(node)} less itself")
     return _outer(node)
 
@@ -238,7 +234,7 @@ def _outer(node: Node) -> Breach | None:
     for at, name in enumerate(("self", "other")):
         held = saved(node, name)
         parent, place = node.next_functions[at] if at < len(node.next_functions) else (None, 0)
-        if parent is not None and op_name(parent) == "unsqueeze":  # on purpose: all pairs
+        if parent is not None and op_name(parent) in ("unsqueeze", "accumulategrad"):  # on purpose: all pairs
             return None
         known = shape(parent, place) if parent is not None else None
         # A product saves an operand for the gradient of the other.
@@ -352,7 +348,6 @@ CHECKS: dict[str, tuple[str, Callable[[Node], Breach | None]]] = {
     "logsoftmax": (F + "log_softmax", _log_softmax),
     "softmax": ("torch.softmax", attention.softmax),
     "safesoftmax": ("torch.softmax", attention.softmax),
-    "logsumexp": ("torch.logsumexp", _total),
     ATTENTION: (F + "scaled_dot_product_attention", attention.fused),
     "bmm": ("torch.bmm", attention.weighted),
     "std": ("torch.std", _spread),

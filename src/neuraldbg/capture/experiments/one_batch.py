@@ -31,6 +31,10 @@ _SHARE, _SECONDS = 0.4, 2.0
 """Share of the seconds of all experiments that an attempt may take, and its seconds at most."""
 _LEARNT = 0.3
 """Share of the first loss from which on the batch is learnt."""
+_ADAPTIVE = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax")
+"""Optimizers whose rate is one for Adam."""
+_ELEMENTS = 4_000_000
+"""Parameters that are trained at most: their gradients and moments take memory beside the copy."""
 _USUAL = Rate("Adam", 3e-3, 0.0)
 """The optimizer of the second attempt."""
 _BETAS, _EPS = (0.9, 0.999), 1e-8
@@ -43,15 +47,24 @@ def run(bench: Bench) -> dict[str, Any] | None:
     trained = [(name, p) for name, p in named_parameters(bench.module) if p.requires_grad and p.is_floating_point()]
     if bench.learns or bench.rate is None or not trained or not any(target.output for target in bench.targets):
         return None
+    if sum(p.numel() for _, p in trained) > _ELEMENTS:
+        raise Unfit("it has too many parameters to train a copy")
     set_training(bench.module, on=True)
     before = [p.detach().clone() for _, p in trained]
     attempts: list[list[Any]] = []
-    for rate in (bench.rate, _USUAL):
+    known = bench.rate.optimizer in _ADAPTIVE or bench.rate.optimizer == "SGD"
+    for rate in (bench.rate, _USUAL) if known else (_USUAL,):  # a rate says nothing for another rule
         with torch.no_grad():
             for (_, p), kept in zip(trained, before, strict=True):
                 p.copy_(kept)
         bench.began = clocks.perf_counter()
-        found = _train(bench, [p for _, p in trained], rate)
+        try:
+            found = _train(bench, [p for _, p in trained], rate)
+        except Unfit:
+            raise
+        except Exception as error:
+            let_pass(error, "making an experiment")
+            raise Unfit(f"its copy cannot be trained ({type(error).__name__})") from error
         if found is None:
             return None
         attempts.append(found)
@@ -77,15 +90,11 @@ def _train(bench: Bench, parameters: Sequence[Tensor], rate: Rate) -> list[Any] 
             losses.append(float(loss.detach()))
             if not math.isfinite(losses[-1]) or losses[-1] <= _LEARNT * losses[0] or step == _STEPS:
                 break
-            try:
-                gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-            except RuntimeError as error:
-                let_pass(error, "making an experiment")
-                raise Unfit("its copy cannot be differentiated") from error
+            gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
         with torch.no_grad():
             for p, gradient, state in zip(parameters, gradients, states, strict=True):
                 if gradient is not None:
-                    update(p, gradient, state, step + 1)
+                    update(p, gradient.to_dense() if gradient.is_sparse else gradient, state, step + 1)
         if clocks.perf_counter() - began > min(_SECONDS, _SHARE * bench.seconds):
             if step + 1 < _LEAST:
                 raise Unfit("it takes too long")
@@ -144,4 +153,4 @@ def _rule(rate: Rate) -> tuple[str, Callable[[Tensor, Tensor, list[Tensor], int]
     return ("SGD", sgd) if "SGD" in rate.optimizer else ("Adam", adam)
 
 
-EXPERIMENT = Experiment("one_batch", run, forwards=_LEAST, late=True, fresh=True)
+EXPERIMENT = Experiment("one_batch", run, forwards=3 * _LEAST, late=True, fresh=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-SURE, STRONG, HINT, WEAK = 6.0, 4.0, 2.5, 0.5
+SURE, STRONG, HINT, WEAK = 6.0, 4.0, 1.5, 0.5
 """Log-odds of a breach that no sound program makes, one that hardly any makes, one that some make on purpose, and one
 that is on purpose as a rule, as a term that is switched off: alone it is not shown."""
 
@@ -300,7 +300,14 @@ RULES: dict[str, Rule] = {
         "what is masked keeps its weight: 1e-9 or 0 is a score like others, and -1e9 is none",
         "Fill what is masked with minus infinity.",
         'scores = scores.masked_fill(mask, float("-inf"))',
-        SURE,
+        STRONG,
+    ),
+    "causal_of_two_lengths": Rule(
+        "as many keys as queries where is_causal is True",
+        "torch lays the triangle in the upper left corner, so a query sees the first keys, and not those before it",
+        "Give a mask whose triangle ends in the lower right corner.",
+        "mask = torch.ones(L, S, dtype=torch.bool).tril(S - L)",
+        STRONG,
     ),
     "past_hidden": Rule(
         "a mask that hides what comes later",
@@ -308,14 +315,14 @@ RULES: dict[str, Rule] = {
         "See which value hides a key: True in masked_fill and nn.MultiheadAttention, False in "
         "scaled_dot_product_attention.",
         "mask = ~mask  # or torch.tril in place of torch.triu",
-        STRONG,
+        HINT,
     ),
     "heads_as_length": Rule(
         "(batch, heads, length, width), with the positions on the axis before the last",
         "heads attend to heads within each position, and no position sees another",
         "Move the heads in front of the positions.",
         "q = q.view(batch, length, heads, width).transpose(1, 2)",
-        STRONG,
+        HINT,
     ),
     "softmax_over_queries": Rule(
         "weights that sum to 1 over what they average",
@@ -326,7 +333,7 @@ RULES: dict[str, Rule] = {
     ),
     "spread_of_one": Rule(
         "more than one value along its axis",
-        "the spread of one value is 0, or NaN",
+        "the spread of one value, divided by n - 1, is NaN",
         "Name the axis in which the values lie.",
         "x.std(dim=0)",
         STRONG,
@@ -336,7 +343,7 @@ RULES: dict[str, Rule] = {
         "the difference is 0 whatever the model does, and has no gradient",
         "Look at both names: one of them was meant to be something else.",
         "difference = prediction - target",
-        SURE,
+        STRONG,
     ),
     "outer_product": Rule(
         "one number for each number",

@@ -29,7 +29,8 @@ def one_batch_words(case: Case) -> str:
             f"a copy of the model learns one batch by heart in a plain loop ({_course(attempts[0])}), so look at the "
             "data, and at the loop around the model"
         )
-    if attempts[-1].learnt:
+    slow = attempts[0].last > NOTHING * attempts[0].first  # nothing at all: an attempt may have been cut off by time
+    if len(attempts) > 1 and attempts[-1].learnt and slow:
         return (
             f"a copy of the model does not learn one batch at the rate of the program ({_course(attempts[0])}), and "
             f"does at another ({_course(attempts[-1])}), so look at the learning rate"

@@ -55,14 +55,17 @@ class Words(NamedTuple):
 WORDS = {
     "loss.above_guess": Words("the first loss is {} times that of the best constant guess", "loss"),
     "loss.course": Words("the loss ends at {} times its first value", "loss"),
-    "loss.noise": Words("the loss varies from step to step by {} times its last level", "data", low=False),
     "loss.unchanged": Words("the loss is exactly that of the step before in a share of {}", "loop", low=False),
     "gradient.first": Words("the norm of the first gradient is {}", "loss"),
     "gradient.course": Words("the norm of the gradient ends at {} times that of its beginning", "optimisation"),
     "gradient.peak": Words("the largest norm of a gradient is {} times the median", "data", low=False),
     "gradient.layers": Words("the rms of its first gradient is {} of the largest of a layer", "architecture"),
-    "update.first": Words("the first update is {} of the weights (median over weight matrices)", "optimisation"),
-    "update.typical": Words("an update is {} of the weights (median over steps and matrices)", "optimisation"),
+    "update.first": Words(
+        "the first update is {} of the weights (median over weight matrices)", "optimisation", low=False
+    ),
+    "update.typical": Words(
+        "an update is {} of the weights (median over steps and matrices)", "optimisation", low=False
+    ),
     "rate.span": Words("the largest learning rate is {} times the smallest above zero", "optimisation", low=False),
     "input.rms": Words("the root mean square of the inputs is {}", "data"),
     "input.offset": Words("the mean of the inputs is {} standard deviations away from zero", "data", low=False),
@@ -79,9 +82,13 @@ WORDS = {
     "activation.offset": Words(
         "the mean of its first outputs is {} standard deviations away from zero", "architecture", low=False
     ),
-    "activation.course": Words("its outputs end at {} times their root mean square of the beginning", "architecture"),
+    "activation.course": Words(
+        "its outputs end at {} times their root mean square of the beginning", "architecture", low=False
+    ),
     "weight.gain": Words("its weights begin with an rms of {} over the root of their inputs", "architecture"),
-    "weight.course": Words("its weights end at {} times their root mean square of the beginning", "optimisation"),
+    "weight.course": Words(
+        "its weights end at {} times their root mean square of the beginning", "optimisation", low=False
+    ),
     "evaluation.loss": Words("the loss of the last evaluation is {} times that of training", "data"),
 }
 """Wording of each quantity."""
@@ -124,8 +131,6 @@ def _loss(case: Case) -> Iterator[Quantity]:
     yield Quantity("loss.above_guess", loss.initial / guess if guess > 0 else float("nan"), step=first)
     if case.onset is None and loss.initial > 0:
         yield Quantity("loss.course", loss.last / loss.initial)
-    if case.onset is None and loss.last > 0:
-        yield Quantity("loss.noise", loss.noise / loss.last)
     if len(values) >= ENOUGH:
         yield Quantity("loss.unchanged", float(np.mean(np.diff(values) == 0)))
 

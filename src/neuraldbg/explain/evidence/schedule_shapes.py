@@ -37,6 +37,8 @@ AGAIN = 0.05
 """Relative difference of two such levels."""
 SETTINGS = {"lr": "learning rate", "weight_decay": "weight decay", "momentum": "momentum", "eps": "epsilon"}
 """Settings of a parameter group whose course is told, with their names."""
+MOST = 6
+"""Sentences about one optimizer at most."""
 PLATEAU = 0.1
 """Share of the run from which on a level that is kept is a piece of its own."""
 
@@ -92,6 +94,7 @@ def shape(series: Series) -> str:
     known = series.finite()
     if not len(known):
         return ""
+    known = _without_steps_in_bins(known)
     pieces = _pieces(known.steps, known.values)
     first = setting_value(float(known.values[0]))
     if len(pieces) == 1 and len(pieces[0].values) == 1:
@@ -104,11 +107,21 @@ def shape(series: Series) -> str:
     return f"begins at {first}, " + ", then ".join(said) + end
 
 
+def _without_steps_in_bins(series: Series) -> Series:
+    """Leave out means of several steps that lie between two levels: the value was none of the run."""
+    values, kept = series.values, np.ones(len(series), np.bool_)
+    for at in np.flatnonzero(series.width[1:-1] > 1) + 1 if len(series) > 4 else ():
+        before, now, after = values[at - 1], values[at], values[at + 1]
+        level = at > 1 and values[at - 2] == before and at + 2 < len(values) and values[at + 2] == after
+        kept[at] = not (level and min(before, after) < now < max(before, after))
+    return Series(series.steps[kept], values[kept], series.width[kept])
+
+
 def courses(case: RecordReadings) -> list[str]:
     """Return the courses of all learning rates in words, one sentence each, and those of other settings that changed:
     ``the learning rate of Adam is 0.001 throughout``.
     """
-    return [said for stream in case.run.streams for said in _of_optimizer(case, stream)]
+    return [said for stream in case.run.streams for said in itertools.islice(_of_optimizer(case, stream), MOST)]
 
 
 def _of_optimizer(case: RecordReadings, stream: int) -> Iterator[str]:
@@ -116,6 +129,8 @@ def _of_optimizer(case: RecordReadings, stream: int) -> Iterator[str]:
     versions = case.run.versions(OptimizerFact, stream=stream)
     named = case.run.info.optimizers
     name = named[stream] if stream < len(named) else f"optimizer {stream}"
+    if named.count(name) > 1:
+        name = f"{name} (optimizer {stream + 1})"
     if rate := shape(case.scalar("lr", stream)):
         yield f"the learning rate of {name} {rate}"
     for group in range(min((len(fact.groups) for _, fact in versions), default=0)):

@@ -46,6 +46,8 @@ class ScheduleFact(Known):
     """Optimizer steps in the first pass over the training DataLoader, 0 if unknown."""
     id: Count = 0
     """Number of the scheduler, in the order in which they were made."""
+    optimizer: Count = 0
+    """Number of its optimizer object among those of all schedulers: a new optimizer may go on with a stream."""
     params: dict[str, float | tuple[float | None, ...]] = field(default_factory=dict)
     """Settings by name: ``T_max``, ``step_size``, ``milestones``, ``total_steps``, ``gamma`` and others."""
     words: dict[str, str] = field(default_factory=dict)

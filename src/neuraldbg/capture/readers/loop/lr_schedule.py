@@ -312,6 +312,8 @@ class Schedule(Reader):
             value |= known.fact
             value |= {"optimizer_steps": taken - known.before, "made": known.made, "steps": known.steps}
             value |= {"double": known.double, "early": known.early}
+            of = list(dict.fromkeys(id(one.counter) for one in self._known))
+            value |= {"optimizer": of.index(id(known.counter))}
             passes = max(len(lengths) + begun, self._passes_by_steps(loader)) if lengths else 0
             value |= {"passes": passes, "pass_steps": lengths[0] if lengths else 0}
             self.scene.log(FactKey.SCHEDULE, value)

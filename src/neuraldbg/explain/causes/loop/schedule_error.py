@@ -316,7 +316,8 @@ def _factor_is_a_rate(case: Case, fact: ScheduleFact, _: Facts) -> Finding | Non
 
 def _alike(fact: ScheduleFact, facts: Facts) -> list[ScheduleFact]:
     """Return the schedulers of the same optimizer with the same class and settings, the first one first."""
-    alike = (f for f in facts if (f.type, f.stream, f.params) == (fact.type, fact.stream, fact.params))
+    of = (fact.type, fact.stream, fact.optimizer, fact.params)
+    alike = (f for f in facts if (f.type, f.stream, f.optimizer, f.params) == of)
     return sorted(alike, key=lambda f: f.made)
 
 
@@ -330,7 +331,9 @@ def _made_again(case: Case, fact: ScheduleFact, facts: Facts) -> Finding | None:
         return None
     apart = np.diff(np.unique([f.made for f in alike]))
     taken = max(max(f.steps, f.position or 0) for f in alike)
-    if len(apart) + 1 < AGAIN or np.ptp(apart) > max(2, EVEN * apart.max()) or not 0 < taken <= REACHED * end:
+    if len(apart) + 1 < AGAIN or not fact.pass_steps or abs(float(np.median(apart)) - fact.pass_steps) > 1:
+        return None  # not once a pass over the data: tasks, or stages
+    if np.ptp(apart) > max(2, EVEN * apart.max()) or not 0 < taken <= REACHED * end:
         return None
     weigh = Weighing()
     weigh.speaks(
