@@ -85,7 +85,9 @@ WORDS = {
     "activation.course": Words(
         "its outputs end at {} times their root mean square of the beginning", "architecture", low=False
     ),
-    "weight.gain": Words("its weights begin with an rms of {} over the root of their inputs", "architecture"),
+    "weight.gain": Words(
+        "the rms of its first weights times the root of the number of its inputs is {}", "architecture"
+    ),
     "weight.course": Words(
         "its weights end at {} times their root mean square of the beginning", "optimisation", low=False
     ),

@@ -198,7 +198,7 @@ def _rest(content: Content) -> Iterator[str]:
         yield from _rows(content.program)
     yield from _heading(2, "Limits of this diagnosis")
     if content.diagnosis.observations:
-        yield from _heading(3, "Unusual, and no cause's")
+        yield from _heading(3, "Also unusual")
         yield from _list(text(sentence(str(one))) for one in content.diagnosis.observations)
     unjudged = [(one.what, sentence(one.reason)) for one in content.diagnosis.unjudged]
     yield from _heading(3, "Not judged")
