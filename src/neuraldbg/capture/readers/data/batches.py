@@ -15,7 +15,6 @@ from neuraldbg.capture.guest import tensor_memory
 from neuraldbg.capture.guest.program_objects import attribute
 from neuraldbg.capture.layers.layer_names import wraps
 from neuraldbg.capture.readers.data.input_ledger import Ledger
-from neuraldbg.capture.readers.data.worker_seeds import alike
 from neuraldbg.capture.readers.reader import Reader
 from neuraldbg.capture.statistics.nested_tensors import leaves
 from neuraldbg.nouns import FactKey
@@ -56,6 +55,8 @@ class Batches(Reader):
         self._source = id(attribute(iterator, "_dataset"))
         self._delivered += 1
         if self._source not in self._alike and len(self._alike) < _SIZES:
+            from neuraldbg.capture.readers.data.worker_seeds import alike  # noqa: PLC0415 (only where there is a loader)
+
             self._alike[self._source] = alike(iterator)
 
     def resumes(self) -> None:

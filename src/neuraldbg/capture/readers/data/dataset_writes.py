@@ -16,7 +16,15 @@ import numpy as np
 from torch.utils.data import DataLoader, Subset
 
 from neuraldbg.capture.guest import tensor_memory
-from neuraldbg.capture.guest.program_objects import Identities, attribute, attributes, is_a, name_of, sequence
+from neuraldbg.capture.guest.program_objects import (
+    Identities,
+    attribute,
+    attributes,
+    class_member,
+    is_a,
+    name_of,
+    sequence,
+)
 from neuraldbg.capture.readers.reader import Reader
 from neuraldbg.capture.statistics import operation
 from neuraldbg.nouns import FactKey
@@ -81,7 +89,8 @@ class DatasetWrites(Reader):
         dataset = attribute(loader, "dataset")
         while is_a(dataset, Subset):
             dataset = attribute(dataset, "dataset")
-        if dataset is None or attribute(loader, "num_workers"):
+        # A list, or an object without a place for weak references, holds no arrays by name.
+        if attribute(loader, "num_workers") or not class_member(type(dataset), "__weakref__"):
             return
         known = self._of.get(dataset)
         if known is None:

@@ -19,7 +19,6 @@ from neuraldbg.capture.guest import tensor_memory
 from neuraldbg.capture.guest.guard import guarded
 from neuraldbg.capture.guest.module_tree import is_parameter
 from neuraldbg.capture.guest.program_objects import is_a, name_of, package_of, sequence
-from neuraldbg.capture.readers.loop.attribute_search import Held, Search
 from neuraldbg.capture.readers.reader import Reader
 from neuraldbg.capture.statistics import operation
 from neuraldbg.capture.statistics.nested_tensors import leaves
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from neuraldbg.capture.guest.stand_in import Around
     from neuraldbg.capture.loop.moments import Backward, Call
     from neuraldbg.capture.loop.reader_context import Scene
+    from neuraldbg.capture.readers.loop.attribute_search import Held
     from neuraldbg.capture.readers.reader import Patch
 
 _MOST = 64
@@ -154,6 +154,8 @@ class Hidden(Reader):
         hooks = self.scene.hooks
         names = {id(model.root): name_of(model.root) for model in self.scene.models.found}
         registered = {id(module) for module in hooks.modules.values()}
+        from neuraldbg.capture.readers.loop.attribute_search import Search  # noqa: PLC0415 (few programs hide weights)
+
         for key, found in Search(wanted, registered).through(dict(hooks.modules.items()), names).items():
             leaf = alive[key][0]
             self._known[key] = Candidate(weakref.ref(leaf), found, self.scene.step, _sample(leaf))
@@ -173,6 +175,8 @@ class Hidden(Reader):
         owner, modules = known.get(key), self.scene.hooks.modules
         if owner is None or any(_of_library(modules.get(w.layer)) for w in known.values() if w.model == owner.model):
             return None
+        from neuraldbg.capture.readers.loop.attribute_search import Held  # noqa: PLC0415 (few programs hide weights)
+
         return Held(owner.name, owner.layer, owner.layer, owner.name.rpartition(".")[2], "model", owner.model, False)
 
     def _follow(self, alive: dict[int, tuple[Tensor, set[str]]], held: set[int]) -> None:
