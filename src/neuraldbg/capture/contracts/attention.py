@@ -94,9 +94,8 @@ def _one_sided(rows: Tensor, hidden: Tensor) -> bool:
     and no mask.
     """
     filled = rows.masked_fill(~hidden, -1).amax(-1, keepdim=True)
-    above = ((rows >= filled) | hidden).all()
-    below = ((rows <= filled) | hidden).all() & bool((filled > 0).all())
-    return bool(above and (filled > 0).all()) or bool(below)
+    above, below = ((rows >= filled) | hidden).all(), ((rows <= filled) | hidden).all()
+    return bool((filled > 0).all() & (above | below))
 
 
 def _of_the_past(hidden: Tensor) -> Breach | None:
@@ -120,15 +119,9 @@ def fused(node: Node) -> Breach | None:
     """A mask keeps each query a key. One of numbers is added to the scores: 0 keeps, minus infinity leaves out. Heads
     stand before the positions: (batch, heads, length, width).
     """
-    for parent, _ in node.next_functions[:3]:
-        given, after = getattr(parent, "_saved_self_sym_sizes", None), shape(parent) if parent is not None else None
-        if op_name(parent) not in _VIEWS if parent is not None else True:
-            break
-        before = [int(size) for size in given or ()]
-        if after is None or len(before) != 3 or len(after) != 4 or before[:2] != after[:2] or min(after[1:3]) < 2:
-            break
-    else:
-        return Breach("heads_as_length", f"tensors of shape {before} seen as {after}: it attends from head to head")
+    found = [_heads_by_view(parent) for parent, _ in node.next_functions[:3]]
+    if found and all(found):
+        return Breach("heads_as_length", f"{found[0]}: it attends from head to head")
     query, key = saved(node, "query"), saved(node, "key")
     if getattr(node, "_saved_is_causal", False) and query is not None and key is not None:
         lengths = query.shape[-2], key.shape[-2]
@@ -149,6 +142,18 @@ def fused(node: Node) -> Breach | None:
         if not empty:
             return _of_the_past(rows)
     return Breach("row_without_key", f"a mask that leaves all keys out in {empty} of {count} rows")
+
+
+def _heads_by_view(node: Node | None) -> str:
+    """Return the words for a view that splits the last of three axes into heads and width, and moves none; "" for any
+    other operation.
+    """
+    if node is None or op_name(node) not in _VIEWS:
+        return ""
+    before = [int(size) for size in getattr(node, "_saved_self_sym_sizes", None) or ()]
+    after = shape(node) or []
+    splits = len(before) == 3 and len(after) == 4 and before[:2] == after[:2] and min(after[1:3]) > 1
+    return f"tensors of shape {before} seen as {after}" if splits else ""
 
 
 def weighted(node: Node) -> Breach | None:

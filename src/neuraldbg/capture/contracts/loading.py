@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, WeightedRandomSampler
 
@@ -94,12 +94,11 @@ def _weights(given: Mapping[str, Any]) -> Breach | None:
 
 def _lengths(dataset: Any) -> Iterator[int]:
     """Yield the lengths of the tensors, arrays and lists that a dataset holds."""
-    numpy = sys.modules.get("numpy")
     for value in list(attributes(dataset).values()):
         for part in [value, *(sequence(value) if is_a(value, tuple) else ())]:
             if (held := tensor_memory.readable(part)) is not None and held.dim():
                 yield len(held)
-            elif type(part) is list or (numpy is not None and type(part) is numpy.ndarray and part.ndim):
+            elif type(part) is list or (type(part) is np.ndarray and part.ndim):
                 yield len(part)
 
 

@@ -50,7 +50,7 @@ class Experiment:
     forwards: int
     """Forward passes at most: the experiment is not started if these would take too long."""
     late: bool = False
-    """True if it is made once only, when the run has settled."""
+    """True if it is made once only, when the run has settled, and if its loss has not fallen."""
     fresh: bool = False
     """True if it needs a copy with the model's weights of its own, after the one that changes them."""
 
@@ -85,8 +85,6 @@ class Bench:
     began: float = field(default_factory=clocks.perf_counter)
     rate: Rate | None = None
     """Optimizer of the model, None if none is known."""
-    learns: bool = False
-    """True if the loss of the program has fallen so far."""
 
     @property
     def rows(self) -> int:

@@ -45,7 +45,7 @@ _STILL = 8
 def run(bench: Bench) -> dict[str, Any] | None:
     """Train the copy with the program's optimizer and, if it learns nothing, with Adam from the same weights."""
     trained = [(name, p) for name, p in named_parameters(bench.module) if p.requires_grad and p.is_floating_point()]
-    if bench.learns or bench.rate is None or not trained or not any(target.output for target in bench.targets):
+    if bench.rate is None or not trained or not any(target.output for target in bench.targets):
         return None
     if sum(p.numel() for _, p in trained) > _ELEMENTS:
         raise Unfit("it has too many parameters to train a copy")

@@ -177,7 +177,7 @@ class Laboratory(Reader):
     def _experiment(self, name: str, held: _Held, targets: tuple[Target, ...], checked: set[str]) -> None:
         bench: Bench | None = None
         for one in experiments():
-            if one.late and self.scene.step != MOMENTS[-1]:
+            if one.late and (self.scene.step != MOMENTS[-1] or self._learns):
                 continue
             bench = None if one.fresh and not held.reason else bench
             found: dict[str, Any] | None
@@ -192,7 +192,7 @@ class Laboratory(Reader):
                 if bench is None:
                     made = twin(held.model.root, checked)
                     given = name, made, held.args, held.kwargs, targets, self._steady.get(name, False)
-                    bench = Bench(*given, seconds=SECONDS, rate=self._rate(held), learns=self._learns)
+                    bench = Bench(*given, seconds=SECONDS, rate=self._rate(held))
                     bench.constant = _constant(bench)
                     # a copy that cannot be called ends the experiments on this model
                 found = one.run(bench)

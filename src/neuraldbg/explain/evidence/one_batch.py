@@ -1,4 +1,4 @@
-"""What a copy of the model that was trained on one batch says of a run that learns nothing."""
+"""The words for a run that learns nothing, of a copy of its model that was trained on one batch."""
 
 from __future__ import annotations
 

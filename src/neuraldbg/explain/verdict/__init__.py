@@ -16,5 +16,6 @@ followed. The summary names it.
 - ``unknown.py``: the hypothesis of a run that none of the known causes explains
 - ``layer_words.py``: names for layers whose path is a number
 - ``observations.py``: what is unusual beside sound trainings, and no cause's
+- ``shipped_numbers.py``: the files of numbers that come with the package
 - ``source_lines.py``: the lines of the user's code to show, each with what happens on it
 """

@@ -9,14 +9,12 @@ the file records the programs, the date and the command.
 from __future__ import annotations
 
 import functools
-import importlib.resources
-import json
 import math
 from typing import Any
 
 from neuraldbg.checked_values import CheckedValues, Field
-from neuraldbg.errors import ConfigError
 from neuraldbg.explain.finding import Tier
+from neuraldbg.explain.verdict.shipped_numbers import parsed, text_of
 
 FILE = "calibration.json"
 SCHEMA = "neuraldbg.calibration/1"
@@ -69,18 +67,10 @@ def sigmoid(log_odds: float) -> float:
 
 def parse(text: str) -> Calibration:
     """Parse a calibration; a damaged one raises ConfigError."""
-    try:
-        values = json.loads(text)
-        if not isinstance(values, dict) or values.pop("schema", None) != SCHEMA:
-            message = f"it is no object with the schema {SCHEMA!r}"
-            raise ValueError(message)  # noqa: TRY301 (one way to say what is wrong)
-        return Calibration(values)
-    except ValueError as error:
-        message = f"{FILE} is damaged: {error}"
-        raise ConfigError(message) from error
+    return parsed(Calibration, text, FILE, SCHEMA)
 
 
 @functools.cache
 def fitted() -> Calibration:
     """Return the calibration that came with the package."""
-    return parse(importlib.resources.files(__package__).joinpath(FILE).read_text(encoding="utf-8"))
+    return parse(text_of(FILE))

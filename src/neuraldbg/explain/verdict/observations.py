@@ -1,4 +1,4 @@
-"""What is unusual in a run and belongs to no cause that was named: its numbers beside those of sound trainings.
+"""The unusual numbers of a run that belong to no named cause, beside those of sound trainings.
 
 ``ordinary.json`` has the 1%, 50% and 99% quantiles of each quantity over the sound programs of the corpus on which
 confidences are fitted; ``make accuracy`` writes it. A quantity is an observation where it lies clearly beyond them. It
@@ -8,7 +8,6 @@ is no alarm: the verdict does not look at it.
 from __future__ import annotations
 
 import functools
-import importlib.resources
 import json
 import math
 from collections import Counter
@@ -17,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuraldbg.checked_values import CheckedValues
-from neuraldbg.errors import ConfigError
 from neuraldbg.explain.evidence.quantities import WORDS, quantities
 from neuraldbg.explain.evidence.wording import number
 from neuraldbg.explain.verdict.ranking import CREDIBLE
+from neuraldbg.explain.verdict.shipped_numbers import parsed, text_of
 from neuraldbg.nouns import Observation
 
 if TYPE_CHECKING:
@@ -123,18 +122,10 @@ def limits(cases: Iterable[Case], provenance: Mapping[str, object]) -> str:
 
 def parse(text: str) -> Ordinary:
     """Parse the limits; a damaged file raises ConfigError."""
-    try:
-        values = json.loads(text)
-        if not isinstance(values, dict) or values.pop("schema", None) != SCHEMA:
-            message = f"it is no object with the schema {SCHEMA!r}"
-            raise ValueError(message)  # noqa: TRY301 (one way to say what is wrong)
-        return Ordinary(values)
-    except ValueError as error:
-        message = f"{FILE} is damaged: {error}"
-        raise ConfigError(message) from error
+    return parsed(Ordinary, text, FILE, SCHEMA)
 
 
 @functools.cache
 def measured() -> Ordinary:
     """Return the limits that came with the package."""
-    return parse(importlib.resources.files(__package__).joinpath(FILE).read_text(encoding="utf-8"))
+    return parse(text_of(FILE))

@@ -8,8 +8,8 @@ write is not seen.
 from __future__ import annotations
 
 import math
-import sys
-from dataclasses import asdict, dataclass, field
+import weakref
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,6 +46,7 @@ _FEW = 8
 """Numbers that differ from which on they tell whether they are like what they were."""
 _LEAST = 64
 """Numbers from which on an array says something."""
+_TOLD = ("dataset", "name", "item", "passes", "changed", "first", "share", "likeness", "means", "stds")
 _PASSES = 64
 """Passes whose mean and spread are kept: the newest, beside the first."""
 
@@ -57,7 +58,8 @@ class _Held:
     dataset: str
     name: str
     item: list[int]
-    object: int
+    object: weakref.ref[Any] | int
+    """A weak reference to it, since another one may lie at its address later; of a list, which allows none, its id."""
     sample: Floats
     passes: int = 1
     changed: int = 0
@@ -100,8 +102,8 @@ class DatasetWrites(Reader):
             if sample is None or len(sample) < _LEAST or not np.isfinite(sample).all():
                 continue
             held = known.get(name)
-            if held is None or held.object != id(value) or len(held.sample) != len(sample):
-                known[name] = held = _Held(name_of(dataset), name, item, id(value), sample)
+            if held is None or not _is(held.object, value) or len(held.sample) != len(sample):
+                known[name] = held = _Held(name_of(dataset), name, item, _reference(value), sample)
             else:
                 self._again(held, sample)
             for course, now in ((held.means, sample.mean()), (held.stds, sample.std())):
@@ -137,12 +139,21 @@ class DatasetWrites(Reader):
     def _log(self) -> None:
         found = [one for one in self._all() if one.changed]
         self._logged = sum(one.changed for one in found)
-        told = [{key: value for key, value in asdict(one).items() if key not in ("object", "sample")} for one in found]
-        self.scene.log(FactKey.DATASET_WRITES, {"arrays": told[:_ARRAYS]})
+        told = [{key: getattr(one, key) for key in _TOLD} for one in found[:_ARRAYS]]
+        self.scene.log(FactKey.DATASET_WRITES, {"arrays": told})
 
     def stop(self) -> None:
         """Drop all samples."""
         self._of = Identities()
+
+
+def _reference(value: Any) -> weakref.ref[Any] | int:
+    return id(value) if is_a(value, list) else weakref.ref(value)
+
+
+def _is(kept: weakref.ref[Any] | int, value: Any) -> bool:
+    """Return True if a value is the object that was kept."""
+    return kept == id(value) if isinstance(kept, int) else kept() is value
 
 
 def _arrays(dataset: Any) -> Iterator[tuple[str, Any]]:
@@ -159,8 +170,7 @@ def _arrays(dataset: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _is_array(value: Any) -> bool:
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and type(value) is numpy.ndarray:
+    if type(value) is np.ndarray:
         return bool(value.dtype.kind in "fiu" and value.flags.c_contiguous)
     held = tensor_memory.readable(value)
     return held is not None and not held.is_complex() and held.device.type == "cpu" and held.is_contiguous()
