@@ -44,6 +44,8 @@ _NUMBERS, _ARRAYS, _ITEMS = 4096, 8, 16
 """Numbers of an array, arrays of a dataset, and items of a list that are compared at most."""
 _FEW = 8
 """Numbers that differ from which on they tell whether they are like what they were."""
+_APART = 16
+"""Steps between two comparisons of a dataset, at least."""
 _LEAST = 64
 """Numbers from which on an array says something."""
 _TOLD = ("dataset", "name", "item", "passes", "changed", "first", "share", "likeness", "means", "stds")
@@ -76,6 +78,8 @@ class DatasetWrites(Reader):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._of: Identities[Any, dict[str, _Held]] = Identities()
+        self._compared: Identities[Any, int] = Identities()
+        """Step at which a dataset was last compared: a program may make an iterator for each batch."""
         self._logged = 0
 
     def patches(self) -> Iterable[Patch]:
@@ -97,6 +101,9 @@ class DatasetWrites(Reader):
         known = self._of.get(dataset)
         if known is None:
             known = self._of[dataset] = {}
+        elif 0 <= self.scene.step - self._compared.get(dataset) < _APART:
+            return
+        self._compared[dataset] = self.scene.step
         for name, value in _arrays(dataset):
             sample, item = _sample(value)
             if sample is None or len(sample) < _LEAST or not np.isfinite(sample).all():
@@ -144,7 +151,7 @@ class DatasetWrites(Reader):
 
     def stop(self) -> None:
         """Drop all samples."""
-        self._of = Identities()
+        self._of, self._compared = Identities(), Identities()
 
 
 def _reference(value: Any) -> weakref.ref[Any] | int:
