@@ -129,6 +129,38 @@ EDITS = (
         ("return (bce + kld) / x.size(0)", "return bce / x.size(0)"),
         step=0,
     ),
+    # ------------------------------------------------------------ weights_overwritten
+    fault(
+        "digits_mlp_weights_corrupted",
+        "digits_mlp",
+        "weights_overwritten",
+        (
+            "        running_loss += loss.item()\n",
+            (
+                "        running_loss += loss.item()\n"
+                '        train_one_epoch.calls = getattr(train_one_epoch, "calls", 0) + 1\n'
+                "        if train_one_epoch.calls == 150:\n"
+                "            model[2].weight.data = torch.randn_like(model[2].weight) * 3\n"
+            ),
+        ),
+        layer="2",
+        step=150,
+    ),
+    fault(
+        "rows_weights_scrambled",
+        "rows_lstm",
+        "weights_overwritten",
+        (
+            "        opt.step()\n",
+            (
+                "        opt.step()\n"
+                "        if epoch >= 2:\n"
+                "            net.fc.weight.data = net.fc.weight.data[torch.randperm(10)]\n"
+            ),
+        ),
+        layer="fc",
+        step=93,
+    ),
     # ------------------------------------------------------------ refused_operation
     fault(
         "vae_crash_of_shapes",

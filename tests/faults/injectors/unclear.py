@@ -42,32 +42,6 @@ EDITS = (
         ("optim.Adam(model.parameters(), lr=lr)", "MySGD(model.parameters(), lr=lr)"),
     ),
     odd(
-        "digits_mlp_weights_corrupted",
-        "digits_mlp",
-        (
-            "        running_loss += loss.item()\n",
-            (
-                "        running_loss += loss.item()\n"
-                '        train_one_epoch.calls = getattr(train_one_epoch, "calls", 0) + 1\n'
-                "        if train_one_epoch.calls == 150:\n"
-                "            model[2].weight.data = torch.randn_like(model[2].weight) * 3\n"
-            ),
-        ),
-        verdict=("failing", "suspect", "inconclusive", "healthy"),
-    ),
-    odd(
-        "rows_weights_scrambled",
-        "rows_lstm",
-        (
-            "        opt.step()\n",
-            (
-                "        opt.step()\n"
-                "        if epoch >= 2:\n"
-                "            net.fc.weight.data = net.fc.weight.data[torch.randperm(10)]\n"
-            ),
-        ),
-    ),
-    odd(
         "graph_weights_overwritten_by_old_ones",
         "graph",
         (

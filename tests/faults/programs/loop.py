@@ -160,6 +160,18 @@ def eval_from_the_start_lstm() -> None:
     fit(model, adam(model, 3e-3), batches(digits(), 150))
 
 
+@program("mlp", "refused_operation", step=40, verdict="failing")
+def crash_of_shapes() -> None:
+    x, y = flat_digits()
+    model = Mlp()
+    optimizer = adam(model, 1e-3)
+    for step, (xb, yb) in enumerate(batches((x, y), 60)):
+        wrong = xb[:, :60] if step == 40 else xb
+        optimizer.zero_grad()
+        F.cross_entropy(model(wrong), yb).backward()
+        optimizer.step()
+
+
 @program("mlp", "weights_overwritten", step=260)
 def weights_scaled_in_mid_run() -> None:
     model = Mlp()
