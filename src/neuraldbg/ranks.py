@@ -23,6 +23,14 @@ class Rank:
     rank: int = 0
     world: int = 1
     """Number of processes; 1 if it is not known."""
+    local_rank: int = 0
+    """Rank among the processes of this machine."""
+    local_world: int = 1
+    """Number of processes of this machine; 1 if it is not known."""
+    job: str = ""
+    """Name of the job, equal on all ranks and restarts; "" if the launcher gives none."""
+    restart: int = 0
+    """Number of times that the launcher has started the workers again."""
 
     @property
     def secondary(self) -> bool:
@@ -31,9 +39,22 @@ class Rank:
 
 
 def own_rank(environment: Mapping[str, str] = os.environ) -> Rank:
-    """Read RANK and WORLD_SIZE. Return rank 0 of 1 if they are not set, or are no numbers."""
-    rank, world = _number(environment.get("RANK")), _number(environment.get("WORLD_SIZE"))
-    return Rank(rank or 0, world or 1)
+    """Read RANK, WORLD_SIZE and the like, as torchrun sets them. Return rank 0 of 1 if they are not set, or are no
+    numbers.
+    """
+
+    def read(name: str) -> int | None:
+        return _number(environment.get(name))
+
+    job = environment.get("TORCHELASTIC_RUN_ID", "")
+    return Rank(
+        read("RANK") or 0,
+        read("WORLD_SIZE") or 1,
+        read("LOCAL_RANK") or 0,
+        read("LOCAL_WORLD_SIZE") or 1,
+        "" if job == "none" else job,
+        read("TORCHELASTIC_RESTART_COUNT") or 0,
+    )
 
 
 def launched_at(environment: Mapping[str, str] = os.environ) -> float | None:

@@ -16,6 +16,7 @@ A cause that raises on a strange record becomes an ``Unjudged``, and the other c
 - ``cause.py``: the contract of a cause
 - ``names.py``: the names by which a person may ask about a run
 - ``missing_evidence.py``: what causes ask for and a record does not have
+- ``job.py``: the diagnosis of all ranks of a job together
 - ``finding.py``: the result of a cause's judge, and the tiers
 - ``evidence/``: the readings of the record that causes weigh
 - ``causes/``: the causes, one file each
@@ -53,6 +54,7 @@ from neuraldbg.nouns.facts.loss import LossFact
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from neuraldbg.explain.evidence.ranks import Ranks
     from neuraldbg.nouns import Hypothesis, RunRecord
 
 __all__ = [
@@ -79,10 +81,13 @@ UNSEEN = 4.0
 """Log-odds that a cause needs in a run of which no step was recorded."""
 
 
-def diagnose(run: RunRecord) -> Diagnosis:
-    """Explain a run. What the record lacks raises nothing: ``unjudged`` names it."""
+def diagnose(run: RunRecord, job: Ranks | None = None) -> Diagnosis:
+    """Explain a run, as one rank of a job if that is given. What the record lacks raises nothing: ``unjudged`` names
+    it.
+    """
     asked = AskedCase(run) if run.info.coverage.get("by_hand") else None
     case = asked or Case(run)
+    case.job = job
     findings, unjudged = judge_all(case, asked.judged if asked is not None else None)
     hypotheses = tuple(_placed(case, h) for h in verdict.credible(case, ranking.rank(case, findings)))
     certain = verdict.certain_ids({member.id: member.tier for member in CAUSES})

@@ -37,6 +37,7 @@ from neuraldbg.nouns.diagnosis import (
     Evidence,
     Hypothesis,
     Observation,
+    RankState,
     Remedy,
     Unjudged,
 )
@@ -85,6 +86,7 @@ __all__ = [
     "Layout",
     "Observation",
     "Outcome",
+    "RankState",
     "Remedy",
     "RunInfo",
     "RunRecord",

@@ -157,6 +157,9 @@ class Hypothesis:
     """Last step before ``step`` at which the cause was known not to be at work, where no step between was read: it
     began between the two. None if ``step`` is exact, or nothing earlier was read."""
 
+    ranks: tuple[int, ...] = ()
+    """Ranks of the job on which the cause was found; empty if it is about all, or the program has one process."""
+
     @property
     def label(self) -> str:
         """The title with the id behind: ``Softmax applied twice · double_softmax``; the id if there is no title."""
@@ -318,6 +321,31 @@ class Observation:
 
 
 @frozen(kw_only=False)
+class RankState:
+    """One rank of a job in the diagnosis of all of them: its own verdict, how far it came, and how it ended."""
+
+    rank: int
+    """Rank of the process."""
+    verdict: str
+    """Verdict of the rank judged alone."""
+    steps: int
+    """Number of its optimizer steps."""
+    outcome: str = "completed"
+    """Kind of its end, as in ``Outcome.kind``."""
+    symptom: str = ""
+    """Its worst symptom in words, without a full stop; "" if there is none."""
+    step: int | None = None
+    """First step of that symptom. None if there is none, or it is not known."""
+    host: str = ""
+    """Name of its machine; "" if it is not known."""
+
+    def __str__(self) -> str:
+        when = f" from step {self.step}" if self.step is not None else ""
+        ended = "" if self.outcome == "completed" else f", {self.outcome} after {self.steps:,} steps"
+        return f"rank {self.rank} {self.verdict}{when}{ended}"
+
+
+@frozen(kw_only=False)
 class Diagnosis:
     """The diagnosis of a run. ``to_dict()`` is the JSON of ``diagnosis.json``.
 
@@ -346,6 +374,8 @@ class Diagnosis:
     """The summary without the cause, where the cause is shown below it; "" if that is the summary."""
     observations: tuple[Observation, ...] = ()
     """Numbers beyond those of nearly all sound trainings, and no named cause's, the most unusual first; no alarm."""
+    ranks: tuple[RankState, ...] = ()
+    """Ranks of the job, where several were judged together; else empty."""
 
     def __str__(self) -> str:
         causes = (f"{h.rank}. {h.label}: {h}\n   {h.remedy.text}" for h in self.hypotheses)

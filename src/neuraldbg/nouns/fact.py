@@ -48,8 +48,10 @@ class FactKey(str, Enum):
     PARAMS = "params"
     PLACES = "places"
     PRECISION = "precision"
+    RANKS = "ranks"
     REACH = "reach"
     REFUSED_IDS = "refused_ids"
+    REPLICA = "replica"
     RESUME = "resume"
     SCALER = "scaler"
     SCHEDULE = "schedule"
@@ -85,6 +87,7 @@ IDENTITY: dict[str, tuple[str, ...]] = {
     "optimizer_state": ("stream",),
     "order": ("stream",),
     "outputs": ("part",),
+    "replica": ("stream",),
     "resume": ("id",),
     "schedule": ("id",),
     "targets": ("slot",),

@@ -78,7 +78,7 @@ from neuraldbg.record.kept_batches import KeptBatches
 from neuraldbg.record.reader import read_run
 from neuraldbg.record.recorder import Recorder
 from neuraldbg.record.ring import RingBuffer
-from neuraldbg.record.run_names import RunName, find_run, others
+from neuraldbg.record.run_names import RunName, find_run, others, rank_files
 from neuraldbg.record.session_file import read_session
 from neuraldbg.record.spare import Spare
 
@@ -92,6 +92,7 @@ __all__ = [
     "find_run",
     "is_dump",
     "others",
+    "rank_files",
     "read_dump",
     "read_run",
     "read_session",

@@ -1,8 +1,8 @@
 """The readers of facts about the program, one file each. To register a member, add one line to ``MEMBERS``.
 
 May import: loop, experiments, layers, parameters, compiled, contracts, autograd, statistics, guest. The folders are the
-categories of the causes that use the facts: ``architecture``, ``data``, ``loop``, ``loss``, ``optimisation``,
-``precision``.
+categories of the causes that use the facts: ``architecture``, ``data``, ``distributed``, ``loop``, ``loss``,
+``optimisation``, ``precision``.
 
 - ``reader.py``: the contract of a reader
 - ``experiment_runner.py``: the reader that runs experiments on a copy of the model
@@ -38,6 +38,7 @@ MEMBERS: tuple[str, ...] = (
     "data.batches",
     "data.dataset_writes",
     "data.targets",
+    "distributed.replicas",
     "experiment_runner",
     "loop.accumulation",
     "loop.averaged_copies",

@@ -9,6 +9,7 @@ from neuraldbg.capture.loop.setting_changes import EVERY, SettingChanges
 from neuraldbg.capture.loop.unfrozen import Unfrozen
 from neuraldbg.capture.steps.overhead_budget import LONGEST
 from neuraldbg.nouns import FactKey
+from neuraldbg.ranks import own_rank
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,9 +28,12 @@ EVERY_FEW = 16
 _PACES = ((16, 4), (128, EVERY_FEW), (512, 64), (2048, 256))
 """Steps up to which one of how many has facts whatever they cost: most faults of a program's wiring show in the first,
 a drift in some hundreds, and a model of long steps has spent by then what it may."""
+_RANKS = 1024
+"""One of how many steps after those has facts in a job of several ranks, too: the same ones on each."""
 _ENOUGH, _RARER = 256, 1.02
 """Steps in which facts are read often enough in any case, and the least ratio of two steps, sixteen apart at least,
 both after an unusual number, whose facts are read."""
+_SEVERAL = own_rank().world > 1
 _NEW = 64
 """Optimizers after which a new one triggers no reading: some programs make one for each step."""
 
@@ -184,4 +188,4 @@ class Learning:
 
 def _pace(step: int) -> int:
     """Return one of how many steps has facts in any case at this time of a run; 0 if the account alone decides."""
-    return next((every for end, every in _PACES if step < end), 0)
+    return next((every for end, every in _PACES if step < end), _RANKS if _SEVERAL else 0)

@@ -5,6 +5,7 @@ public, since saved diagnoses and CI scripts hold them.
 
 - ``architecture/``: the model
 - ``data/``: inputs and targets
+- ``distributed/``: the ranks of one job, compared
 - ``loop/``: the wiring of the training program
 - ``loss/``: a loss that is not what is meant
 - ``optimisation/``: how the loss is optimised
@@ -58,6 +59,14 @@ MEMBERS = (
     "data.unnormalised_inputs",
     "data.unnormalised_targets",
     "data.unshuffled_data",
+    "distributed.buffers_not_synchronised",
+    "distributed.duplicate_shards",
+    "distributed.hardware_corruption",
+    "distributed.rank_data_skew",
+    "distributed.rank_hangs",
+    "distributed.replica_divergence",
+    "distributed.replica_same_rng",
+    "distributed.slow_rank",
     "loop.accumulation_unscaled",
     "loop.accumulation_wiped",
     "loop.clip_misplaced",

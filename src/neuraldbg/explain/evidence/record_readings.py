@@ -26,6 +26,7 @@ from neuraldbg.nouns.loss_names import loss_names, loss_words
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from neuraldbg.explain.evidence.ranks import Ranks
     from neuraldbg.nouns import Event, History, Layer, Layout, RunRecord
 
 ADAPTIVE = ("Adam", "RMSprop", "Adagrad", "Adadelta", "Lion", "Rprop", "Adafactor", "LAMB", "Shampoo", "Muon")
@@ -109,6 +110,8 @@ class RecordReadings:
         self.run = run
         self.layout: Layout = run.layout
         self.history: History = run.history
+        self.job: Ranks | None = None
+        """The ranks that train together with this one; None if it is judged alone."""
 
     @cached_property
     def by_hand(self) -> bool:

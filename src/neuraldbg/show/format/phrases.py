@@ -7,7 +7,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, TypeGuard
 
 from neuraldbg.nouns.layout import called
-from neuraldbg.show.format.safe_text import GUILTY, number, says
+from neuraldbg.show.format.safe_text import GUILTY, listed, number, says
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,8 +41,10 @@ def percent(confidence: float) -> str:
 
 
 def place(cause: Hypothesis) -> list[str]:
-    """Return the layer and the first step of a hypothesis in words, if known."""
+    """Return the rank, the layer and the first step of a hypothesis in words, if known."""
     layer = [cause.place if cause.layer_alias else called(cause.layer)] if cause.layer else []
+    if cause.ranks:
+        layer.insert(0, f"rank{'s' if len(cause.ranks) > 1 else ''} {listed([str(rank) for rank in cause.ranks], 4)}")
     if cause.step is not None and cause.since is not None:
         return [*layer, f"between steps {cause.since:,} and {cause.step:,}"]
     return layer + ([f"step {cause.step:,}"] if cause.step is not None else [])

@@ -1,0 +1,194 @@
+"""The reader of replicas: fingerprints of weights, gradients, buffers and inputs, to be compared with other ranks'.
+
+It reads this process alone and calls no collective. The steps whose facts are read in any case are the same on each
+rank, so that their fingerprints can be compared afterwards. It is at rest in a program of one process.
+"""
+
+from __future__ import annotations
+
+import socket
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from neuraldbg.capture.guest import tensor_memory
+from neuraldbg.capture.guest.module_tree import tensors
+from neuraldbg.capture.guest.program_objects import attribute, name_of
+from neuraldbg.capture.parameters.weight_samples import elements
+from neuraldbg.capture.readers.reader import Reader
+from neuraldbg.capture.statistics import operation
+from neuraldbg.capture.statistics.nested_tensors import leaves
+from neuraldbg.nouns import FactKey
+from neuraldbg.nouns.facts.replica import NONE
+from neuraldbg.ranks import own_rank
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+    from torch.optim import Optimizer
+
+    from neuraldbg.capture.loop.moments import Call
+    from neuraldbg.capture.loop.optimizer_stream import Stream
+    from neuraldbg.capture.loop.reader_context import Scene
+
+_PARAMETERS, _BUFFERS, _STREAMS = 1024, 256, 8
+"""Parameters of an optimizer, buffers, and optimizers that are compared at most."""
+_INPUTS, _VALUES = 4, 4096
+"""Inputs of a pass that are read at most, and values of each."""
+_RANDOM = ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout", "RReLU")
+"""Classes of layers that draw random numbers in training mode."""
+
+
+class Replicas(Reader):
+    """Reads the RANKS and REPLICA facts."""
+
+    sampled = frozenset({"call_begins", "step_begins"})
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._place = own_rank()
+        self._wrappers: dict[str, str] = {}
+        self._broadcast = False
+        self._inputs: tuple[str, float | None, float | None] = ("", None, None)
+        self._names: dict[int, list[str]] = {}
+        self._buffers: list[str] = []
+
+    def _size(self) -> int:
+        """Return the number of ranks: that of the process group, where there is one."""
+        distributed = torch.distributed
+        if distributed.is_available() and distributed.is_initialized():
+            return int(distributed.get_world_size())
+        return self._place.world
+
+    def call_begins(self, call: Call) -> None:
+        """Read the inputs of a training pass, and the wrapper by which the model is called."""
+        if not call.first or call.evaluating or self._size() < 2:
+            return
+        root = call.model.root
+        outer = call.module
+        if outer is not root and outer is not None:
+            self._wrappers[call.model.name] = name_of(outer)
+            self._broadcast = self._broadcast or attribute(outer, "broadcast_buffers") is True
+        else:
+            self._wrappers.setdefault(call.model.name, "")
+        self._inputs = _read_inputs([x for _, x in leaves((call.args, call.kwargs))][:_INPUTS])
+
+    def step_begins(self, stream: Stream, opt: Optimizer) -> None:
+        """Read the fingerprints of one optimizer's step."""
+        world = self._size()
+        if world < 2 or (stream.index not in self._names and len(self._names) >= _STREAMS):
+            return
+        params = self.scene.params
+        owned = [w for w in params.owned(tensors(opt)) if w.trainable][:_PARAMETERS]
+        names = [w.name for w in owned]
+        held = [w.ref for w in owned]
+        buffers = self._read_buffers()
+        fact: dict[str, Any] = {
+            "stream": stream.index,
+            "names": names if self._names.get(stream.index) != names else [],
+            "held": "".join("p" if tensor_memory.is_part(x) else "r" for x in held),
+            "weights": _fingerprints(held),
+            "gradients": _fingerprints([x.grad for x in held]),
+            "buffer_names": list(buffers) if self._buffers != list(buffers) else [],
+            "buffers": _fingerprints(list(buffers.values())),
+            "means": [_mean(x) for x in buffers.values()],
+            "generator": f"{zlib.crc32(torch.default_generator.get_state().numpy()):08x}",
+            "inputs": self._inputs[0],
+            "input_mean": self._inputs[1],
+            "input_std": self._inputs[2],
+        }
+        self._names[stream.index], self._buffers = names, list(buffers)
+        self.scene.log(FactKey.RANKS, self._ranks(world, fact["held"].count("p")))
+        self.scene.log(FactKey.REPLICA, fact)
+
+    def _ranks(self, world: int, parts: int) -> dict[str, Any]:
+        place, distributed = self._place, torch.distributed
+        there = distributed.is_available() and distributed.is_initialized()
+        return {
+            "rank": int(distributed.get_rank()) if there else place.rank,
+            "world": world,
+            "local_rank": place.local_rank,
+            "host": socket.gethostname(),
+            "job": place.job,
+            "restart": place.restart,
+            "backend": str(distributed.get_backend()) if there else "",
+            "wrappers": dict(self._wrappers),
+            "buffers_broadcast": self._broadcast,
+            "parts": parts,
+            "random_layers": sum(
+                1 for m in self.scene.hooks.modules.values() if attribute(m, "training") is True and _is_random(m)
+            ),
+        }
+
+    def _read_buffers(self) -> dict[str, Tensor]:
+        """Return the floating-point buffers of the watched layers, by path."""
+        found: dict[str, Tensor] = {}
+        for path, module in self.scene.hooks.modules.items():
+            for name, x in (attribute(module, "_buffers") or {}).items():
+                if len(found) < _BUFFERS and operation.observable(tensor_memory.readable(x)):
+                    found[f"{path}.{name}" if path else name] = x
+        return found
+
+    def stop(self) -> None:
+        """Forget the program's names."""
+        self._wrappers.clear()
+        self._names.clear()
+
+
+def _is_random(module: Any) -> bool:
+    """Return True for a layer that draws random numbers in training mode."""
+    kind = name_of(module)
+    if kind in _RANDOM:
+        rate = attribute(module, "p")
+        return not isinstance(rate, (int, float)) or rate > 0
+    rate = attribute(module, "dropout")
+    return kind in ("LSTM", "GRU", "RNN", "MultiheadAttention") and isinstance(rate, (int, float)) and rate > 0
+
+
+def _read_inputs(given: Sequence[Tensor]) -> tuple[str, float | None, float | None]:
+    """Return the fingerprint of the inputs of a pass, and mean and standard deviation of the first."""
+    crc, mean, std = 0, None, None
+    read = 0
+    for x in given:
+        held = tensor_memory.readable(x)
+        if held is None or not held.numel() or held.is_complex():
+            continue
+        values = operation.sample(held.detach(), _VALUES).to("cpu", torch.float64).numpy()
+        crc = zlib.crc32(np.ascontiguousarray(values), zlib.crc32(str(tuple(held.shape)).encode(), crc))
+        if not read and np.isfinite(values).all():
+            mean, std = float(values.mean()), float(values.std())
+        read += 1
+    return (f"{crc:08x}" if read else ""), mean, std
+
+
+def _fingerprints(given: Sequence[Tensor | None]) -> dict[str, Any]:
+    """Return the fingerprints of several tensors, as in the fact. Synchronises another device once for each that they
+    lie on.
+    """
+    crc, norms = [NONE] * len(given), [-1.0] * len(given)
+    of: dict[Any, list[tuple[int, Tensor]]] = {}
+    for at, x in enumerate(given):
+        held = operation.shown(x)
+        if held is not None and not tensor_memory.is_addend(x):
+            of.setdefault((held.device, held.dtype), []).append((at, elements(held.detach())))
+    for several in of.values():
+        flat = torch.cat([part for _, part in several]).to("cpu", torch.float32).numpy()
+        ends = np.cumsum([part.numel() for _, part in several])
+        for (at, part), end in zip(several, ends, strict=True):
+            sample = flat[end - part.numel() : end]
+            crc[at] = f"{zlib.crc32(sample):08x}"
+            size = float(np.sqrt(np.dot(sample.astype(np.float64), sample.astype(np.float64))))
+            norms[at] = size if np.isfinite(size) else -1.0
+    return {"crc": "".join(crc), "norms": norms}
+
+
+def _mean(x: Tensor) -> float:
+    held = operation.shown(x)
+    found = float(elements(held.detach()).to("cpu", torch.float64).mean()) if held is not None else 0.0
+    return found if np.isfinite(found) else 0.0
+
+
+READER = Replicas
