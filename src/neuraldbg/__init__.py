@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from neuraldbg.control.registered_hooks import register_hook
     from neuraldbg.control.trigger import TriggerEngine
     from neuraldbg.errors import NeuralDbgError, TrainingHalted
+    from neuraldbg.job import Job
     from neuraldbg.nouns import Diagnosis, Event, Evidence, Hypothesis, Site, Step
     from neuraldbg.nouns.alert import Alert, AlertSeverity
     from neuraldbg.nouns.comparison import Comparison
@@ -55,6 +56,7 @@ _HOME = {
     "NeuralDbg": "neuraldbg.session",
     "NeuralDbgError": "neuraldbg.errors",
     "RingBuffer": "neuraldbg.record.ring",
+    "Job": "neuraldbg.job",
     "Run": "neuraldbg.saved",
     "Site": "neuraldbg.nouns",
     "Step": "neuraldbg.nouns",
@@ -86,6 +88,7 @@ __all__ = [
     "HookManager",
     "HookTrigger",
     "Hypothesis",
+    "Job",
     "ModelArchitectureInfo",
     "ModelPerformanceMetrics",
     "NeuralDbg",

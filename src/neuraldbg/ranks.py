@@ -37,6 +37,24 @@ class Rank:
         """True for all ranks but 0, which alone prints the diagnosis."""
         return self.rank > 0 and self.world > 1
 
+    @property
+    def silent(self) -> bool:
+        """True if rank 0 on the same machine speaks for this process."""
+        return self.secondary and (self.local_rank > 0 or self.local_world == self.world)
+
+    def told(self) -> dict[str, int | str]:
+        """Return the place in the job as in ``RunInfo.job``: {} for a single process."""
+        if self.world < 2:
+            return {}
+        return {
+            "rank": self.rank,
+            "world": self.world,
+            "local_rank": self.local_rank,
+            "local_world": self.local_world,
+            "id": self.job,
+            "restart": self.restart,
+        }
+
 
 def own_rank(environment: Mapping[str, str] = os.environ) -> Rank:
     """Read RANK, WORLD_SIZE and the like, as torchrun sets them. Return rank 0 of 1 if they are not set, or are no

@@ -104,12 +104,14 @@ class Run(Questions, Shown, RunRecord):
         names: tuple[str, str] = ("A", "B"),
         rtol: float | None = None,
         atol: float | None = None,
+        replicas: bool = False,
     ) -> Comparison:
         """Compare this run with another: the first difference, and all others. ``other`` may be the path of a saved
         run; ``names`` are the names of both in sentences.
 
         Values agree if they differ by at most ``atol + rtol * size``, as in ``torch.testing.assert_close``, the size
-        being the tensor's; by default ``rtol`` follows from the dtypes and ``atol`` is 0. Raises ConfigError for an
+        being the tensor's; by default ``rtol`` follows from the dtypes and ``atol`` is 0. With ``replicas`` both are
+        ranks of one job, and only what these are to hold alike is compared. Raises ConfigError for an
         invalid one, and RunDamaged as ``diagnose`` does.
 
         >>> run.compare(run, rtol=1e-3).verdict
@@ -122,7 +124,8 @@ class Run(Questions, Shown, RunRecord):
         if len(arguments.texts(names, "names")) != 2:
             raise ConfigError(f"names: give two, such as ('before', 'after'), not {len(names)}")
         with readable("compared"):
-            return compare(self, other, (self.diagnose(), diagnose(other)), names=names, rtol=rtol, atol=atol)
+            return compare(self, other, (self.diagnose(), diagnose(other)), names=names, rtol=rtol, atol=atol,
+                           replicas=replicas)  # fmt: skip
 
     def export(
         self,

@@ -139,7 +139,8 @@ class NeuralDbg(Questions, SessionControls, Shown):
         self._ring = RingBuffer(self.settings.record.ring, ring_bytes(self.settings.record))
         self._on_step = function(on_step, "on_step")
         self._breakpoints = Breakpoints(UserCalls())
-        self._info = RunInfo(text(script, "script"), texts(argv, "argv"), versions=versions(), note=text(note, "note"))
+        self._info = RunInfo(text(script, "script"), texts(argv, "argv"), versions=versions(), note=text(note, "note"),
+                             job=own_rank().told())  # fmt: skip
         self._recorder: Recorder | None = None
         self._wanted = path(out, "out") if out is not None else None
         self._numbers, self._count, self._running = LoopNumbers(), 0, False

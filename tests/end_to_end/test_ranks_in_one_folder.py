@@ -33,19 +33,63 @@ def test_two_ranks_share_a_folder_and_no_file(place: Place) -> None:
                           check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
     names = {file.name for file in (place.path / "run").iterdir()}
-    assert names == {"rank0.ndbg", "rank1.ndbg", "diagnosis.json", "diagnosis-rank1.json"}
+    beside = {"diagnosis.json", "diagnosis-rank1.json", "diagnosis-job.json"}
+    assert names == {"rank0.ndbg", "rank1.ndbg", *beside}
     for name in ("d.json", "d-rank1.json"):
         assert json.loads((place.path / name).read_text())["schema"] == "neuraldbg.diagnosis/1"
     assert done.stderr.count("Saved in run \u00b7 ") == 1
+    assert "Weights were equal on the 2 ranks in all 7 steps" in " ".join(done.stderr.split())
+    assert len(json.loads((place.path / "d.json").read_text())["ranks"]) == 2
     explained = place.tool("explain", "run")
-    assert explained.status == 0
-    assert "This is rank0.ndbg; the folder also holds rank1.ndbg." in explained.err
-    assert "Name a file for another one: run/rank1.ndbg" in explained.err
+    assert (explained.status, explained.err) == (0, "")
+    assert "Weights were equal on the 2 ranks" in " ".join(explained.out.split())
     other = place.tool("explain", "run/rank1.ndbg")
     assert (other.status, other.err) == (0, "")
     from neuraldbg import Run
 
     assert [Run.load(place.path / "run" / f"rank{rank}.ndbg").steps for rank in (0, 1)] == [30, 30]
+
+
+LAUNCHERS = {
+    "torchrun": ["torchrun", "--standalone", "--nproc-per-node=2", "train.py", "--steps", "30"],
+    "module": ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "train.py", "--steps", "30"],
+    "of_a_module": ["torchrun", "--standalone", "--nproc-per-node=2", "-m", "train", "--steps", "30"],
+}
+
+
+@pytest.mark.parametrize("name", [*LAUNCHERS][:1] + [pytest.param(n, marks=pytest.mark.slow) for n in [*LAUNCHERS][1:]])
+def test_a_launcher_hands_the_tool_on_to_its_workers(name: str, place: Place) -> None:
+    place.write("train.py", RANKS + "import sys\nprint(dist.is_initialized(), sys.argv[1:])\n")
+    done = place.tool("run", "-o", "run", "--json", "d.json", *LAUNCHERS[name])
+    assert done.status == 0, done.err
+    assert done.out.count("False ['--steps', '30']\n") == 2
+    assert {file.name for file in (place.path / "run").glob("*.ndbg")} == {"rank0.ndbg", "rank1.ndbg"}
+    told = json.loads((place.path / "d.json").read_text())
+    assert [one["steps"] for one in told["ranks"]] == [30, 30]
+
+
+def test_a_launcher_of_other_programs_is_refused(place: Place) -> None:
+    done = place.tool("run", "torchrun", "--nproc-per-node=2", "--no-python", "./train.sh")
+    assert done.status == 2
+    assert "torchrun --no-python neuraldbg run train.py" in done.err
+
+
+def test_workers_that_are_started_again_continue_the_record(place: Place) -> None:
+    # Without a process group: whether gloo's ranks find each other again is torch's own matter.
+    crash = "    step = globals().get('step', -1) + 1\n"
+    crash += "    if step == 12 and os.environ['RANK'] == '1' and os.environ['TORCHELASTIC_RESTART_COUNT'] == '0':\n"
+    crash += "        raise RuntimeError('the node is gone')\n"
+    train = TRAIN.format(steps=30).replace("    opt.zero_grad()\n", crash + "    opt.zero_grad()\n", 1)
+    assert crash in train
+    place.write("train.py", HEAD + "import os\n" + DATA + MODEL + train)
+    launcher = ["torchrun", "--standalone", "--nproc-per-node=2", "--max-restarts=1", "train.py"]
+    done = place.tool("run", "-o", "run", *launcher)
+    assert done.status == 0, done.err
+    names = {file.name for file in (place.path / "run").glob("*.ndbg")}
+    assert names == {"rank0.ndbg", "rank1.ndbg", "rank0-2.ndbg", "rank1-2.ndbg"}
+    explained = " ".join(place.tool("explain", "run").out.split())
+    assert "started the workers again once: attempt 1 ended on rank 1 after 12 steps" in explained
+    assert "the node is gone" in explained
 
 
 @pytest.mark.long

@@ -20,13 +20,15 @@ if TYPE_CHECKING:
 
 @examples(
     ("compare runs/before runs/after", "what differs first, and by how much"),
-    ("compare --ranks 0 1 runs/one", "two ranks of one run"),
+    ("compare --ranks 0 1 runs/one", "do two ranks hold the same model?"),
     ("compare a b --fail-on divergence", "for a shell script: status 3 if they differ"),
 )
 @click.command("compare", cls=Command, short_help="Find the first difference between two saved runs.")
 @click.argument("one", metavar="A")
 @click.argument("other", metavar="[B]", required=False)
-@click.option("--ranks", nargs=2, type=int, metavar="I J", help="Compare two ranks of the one run A.")
+@click.option(
+    "--ranks", nargs=2, type=int, metavar="I J", help="Compare what two ranks of the one run A are to hold alike."
+)
 @click.option("--rtol", type=float, metavar="X", help="Relative tolerance. By default it follows from the dtypes.")
 @click.option("--atol", type=float, metavar="X", help="Absolute tolerance. By default there is none.")
 @click.option("--json", "json_to", metavar="FILE", help="Also write the comparison as strict JSON ('-': only that).")
@@ -63,7 +65,7 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     if out is not None:
         _checked(Path(out))
     runs, names = _opened(one, other, ranks)
-    comparison = runs[0].compare(runs[1], names=names, rtol=rtol, atol=atol)
+    comparison = runs[0].compare(runs[1], names=names, rtol=rtol, atol=atol, replicas=ranks is not None)
     if target != "-":  # standard output is the JSON alone then
         console = Console()
         with readable("shown"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,6 +20,9 @@ from neuraldbg.cli.command import (
     write_json,
 )
 from neuraldbg.errors import ConfigError
+
+if TYPE_CHECKING:
+    from neuraldbg.job import Job
 
 STUCK_S = 60.0
 """A run of which it cannot be known whether somebody writes it is not said to go on after so long without a word."""
@@ -37,8 +41,9 @@ STUCK_S = 60.0
 def COMMAND(run: str, json_to: str | None, fail_on: str | None, verbose: bool) -> Result:  # noqa: N802 (the name is the contract)
     """Print the diagnosis of RUN.
 
-    RUN is a run folder, a folder above it that holds a single run, or a .ndbg file. A folder stands for its newest run
-    and its lowest rank. Works on a run that is still going or that was killed, and needs no torch.
+    RUN is a run folder, a folder above it that holds a single run, or a .ndbg file. A folder stands for its newest run:
+    the ranks of a job are judged together, and a file stands for its rank alone. Works on a run that is still going or
+    that was killed, and needs no torch.
     """
     from rich.console import Console  # noqa: PLC0415 (see command.py)
 
@@ -49,19 +54,32 @@ def COMMAND(run: str, json_to: str | None, fail_on: str | None, verbose: bool) -
     target = json_target(json_to)
     file = find_run(Path(run))
     loaded = Run.load(file)
-    diagnosis = loaded.diagnose()
+    job = _job(Path(run), file)
+    diagnosis = loaded.diagnose() if job is None else job.diagnose()
     if target != "-":  # standard output is the JSON alone then
         ending = _ending(file) if loaded.info.outcome.kind == "running" else ""
         with readable("shown"):
             headline = f"{diagnosis.headline}{ending}" if diagnosis.headline else ""
             shown = replace(diagnosis, summary=f"{diagnosis.summary}{ending}", headline=headline)
             print_diagnosis(shown, Console(), verbose=verbose)
-    if beside := others(Path(run), file):
+    for name, reason in job.unread.items() if job is not None else ():
+        click.echo(f"neuraldbg: {name} was left out: {reason}", err=True)
+    if job is None and (beside := others(Path(run), file)):
         click.echo(f"neuraldbg: {beside}", err=True)
     problem = write_json(diagnosis, target)
     if problem:
         raise ConfigError(problem)
     return verdict_status(diagnosis, fail_on)
+
+
+def _job(path: Path, file: Path) -> Job | None:
+    """Return the job of a folder with the runs of several ranks; None if a single run is meant."""
+    if path.is_file():
+        return None
+    from neuraldbg.job import Job  # noqa: PLC0415 (see command.py)
+
+    job = Job.load(file.parent)
+    return job if len(job.runs) > 1 else None
 
 
 def _ending(file: Path) -> str:

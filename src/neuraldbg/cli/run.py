@@ -37,6 +37,8 @@ from neuraldbg.raised import let_pass
 from neuraldbg.ranks import Rank, launched_at, own_rank
 from neuraldbg.runner.ending import Ending, die_interrupted
 from neuraldbg.runner.hidden_packages import apart
+from neuraldbg.runner.job_end import of_job
+from neuraldbg.runner.launchers import handed_on, launcher_of, own_options
 from neuraldbg.runner.script import execute, folder_of, resolve
 from neuraldbg.runner.session_guard import MakeSession, Watch, torch_session, working_folder
 from neuraldbg.runner.shadowed_modules import Shadowed
@@ -143,10 +145,12 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     Alerts are printed on standard error and kept in the run file. With --halt the script raises TrainingHalted where
     its optimizer would have applied the bad step; unless it catches that, the exit status is 1.
 
-    Under torchrun (`torchrun --no-python neuraldbg run -o DIR train.py`) each process writes its own rank<R>.ndbg and
-    diagnosis into DIR, and --json FILE becomes FILE-rank<R> for all but rank 0. Rank 0 prints its diagnosis and alerts;
-    another rank prints one line if its own is not healthy.
+    A launcher may stand for SCRIPT (`neuraldbg run torchrun --nproc-per-node 2 train.py`, `-m torch.distributed.run`,
+    `accelerate launch`): its workers are watched. Each writes its own rank<R>.ndbg and diagnosis into RUN, and --json
+    FILE becomes FILE-rank<R> for all but rank 0, which prints one diagnosis of all ranks, diagnosis-job.json.
     """
+    if (launcher := launcher_of(command, module=module)) is not None:
+        return lambda: _hand_on(handed_on(*launcher, own_options(command)))
     program = resolve(command[0], tuple(command[1:]), module=module)
     rank = own_rank()
     options: dict[str, Any] = {
@@ -175,6 +179,14 @@ def COMMAND(  # noqa: N802 (the name is the contract)
         further=further,
     )
     return lambda: launch(request)
+
+
+def _hand_on(command: list[str]) -> int:
+    """Become the launcher, whose workers run under the tool."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    os.execv(command[0], command)  # noqa: S606 (it is what the user asked for)
 
 
 def folder_for(out: str | None, stem: str) -> Path | None:
@@ -238,7 +250,7 @@ def launch(request: Request, make_session: MakeSession = torch_session) -> int:
         if status is not None:
             status.close()
         if watch.session is not None:  # else nothing was seen, and there is nothing to wait for
-            _show(request, watch, _finish(watch, Ending(signal=signal, frame=frame)), stderr, screen)
+            _show(request, watch, _finish(request, watch, Ending(signal=signal, frame=frame)), stderr, screen)
 
     termination = Termination(end_by, watch.busy)
     termination.arm()
@@ -254,7 +266,7 @@ def launch(request: Request, make_session: MakeSession = torch_session) -> int:
         return _leave(ending, ending.announce())
     termination.over()
     with time_stopped():
-        diagnosis = _finish(watch, ending)
+        diagnosis = _finish(request, watch, ending)
     code = ending.announce()
     with time_stopped():
         if watch.unwatched:
@@ -327,9 +339,10 @@ def _closed(stream: TextIO) -> bool:
     return bool(getattr(stream, "closed", False))
 
 
-def _finish(watch: Watch, ending: Ending) -> Diagnosis | None:
+def _finish(request: Request, watch: Watch, ending: Ending) -> Diagnosis | None:
     try:
-        return watch.finish(ending)
+        alone = watch.finish(ending)
+        return alone if alone is None else of_job(watch, request.rank) or alone
     except KeyboardInterrupt:  # a second Ctrl-C: the user does not want to wait
         watch.problems.append(
             f"the diagnosis was interrupted; `neuraldbg explain {watch.file or watch.folder}` gives it"
@@ -456,7 +469,7 @@ def _text(
 
 def _line(diagnosis: Diagnosis, file: Path | None, request: Request) -> str:
     """Say in one line what is wrong with a rank that rank 0 does not speak for; nothing if all is well."""
-    if diagnosis.verdict not in ("failing", "suspect"):
+    if request.rank.silent or diagnosis.verdict not in ("failing", "suspect"):
         return ""
     see = f" See it with: neuraldbg explain {_place(file, request)[0]}" if file is not None else ""
     return f"neuraldbg: rank {request.rank.rank} is {diagnosis.verdict}: {diagnosis.summary}{see}\n"

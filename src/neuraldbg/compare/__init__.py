@@ -23,6 +23,7 @@ from neuraldbg.compare.tolerance import tolerance_for
 from neuraldbg.compare.totals import drift_of, kind_spans, layer_spans, overall_trend
 from neuraldbg.nouns import FactKey
 from neuraldbg.nouns.comparison import Compared, Comparison
+from neuraldbg.nouns.facts.replica import ReplicaFact
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["compare"]
 
+REPLICATED = ("param", "param_grad", "update")
+"""Kinds of sites that are equal on all ranks of a data-parallel job."""
+
 
 def compare(
     one: RunRecord,
@@ -43,8 +47,10 @@ def compare(
     names: tuple[str, str] = ("A", "B"),
     rtol: float | None = None,
     atol: float | None = None,
+    replicas: bool = False,
 ) -> Comparison:
-    """Compare two runs step by step and layer by layer.
+    """Compare two runs step by step and layer by layer. Of two ranks of one job, ``replicas`` are compared: weights,
+    their gradients and updates. Their data always differ, and with them activations and losses.
 
     ``judged`` are the two diagnoses, so that verdicts and causes are compared as well. ``rtol`` and ``atol`` are as in
     ``torch.testing.assert_close``, relative to the size of the tensor; by default they follow from the dtypes. An
@@ -53,9 +59,11 @@ def compare(
     runs = (one, other)
     matching = layers.match(one, other)
     pairs, only = pair_sites((one.layout, other.layout), matching.pairs, loss_alike=_losses_alike(runs))
+    if replicas:
+        pairs = _held_alike(runs, pairs)
     tol = tolerance_for((site.dtype for pair in pairs for site in (pair.one, pair.other)), rtol, atol)
     whole = all(_read_in_full(run) for run in runs)
-    found = _findings(runs, pairs, tol, names, whole=whole)
+    found = _findings(runs, pairs, tol, names, whole=whole, losses=not replicas)
     comparison = Comparison(
         verdict="",
         summary="",
@@ -77,15 +85,36 @@ def compare(
 
 
 def _findings(
-    runs: tuple[RunRecord, RunRecord], pairs: Sequence[SitePair], tol: Tolerance, names: tuple[str, str], *, whole: bool
+    runs: tuple[RunRecord, RunRecord],
+    pairs: Sequence[SitePair],
+    tol: Tolerance,
+    names: tuple[str, str],
+    *,
+    whole: bool,
+    losses: bool = True,
 ) -> Findings:
     """Align both histories and measure the differences of sites and losses."""
     one, other = runs
     time = stretches(one.history, other.history, (one.history.read, other.history.read), whole=whole)
     measured = measure(runs, pairs, time, tol)
     streams = sorted({*one.streams} & {*other.streams})
-    losses = [pair for stream in streams if (pair := scalar_pair(runs, "loss", stream, tol)) is not None]
-    return Findings(runs, pairs, time, measured, losses, names)
+    pairs_of_losses = [scalar_pair(runs, "loss", stream, tol) for stream in streams if losses]
+    return Findings(runs, pairs, time, measured, [pair for pair in pairs_of_losses if pair is not None], names)
+
+
+def _held_alike(runs: tuple[RunRecord, RunRecord], pairs: Sequence[SitePair]) -> list[SitePair]:
+    """Return the sites that two ranks are to hold alike: those of parameters, except where each holds a part."""
+    parts = set()
+    for run in runs:
+        names: tuple[str, ...] = ()
+        for _, fact in run.versions(ReplicaFact):
+            names = fact.names or names
+            parts |= {name for name, letter in zip(names, fact.held, strict=False) if letter == "p"}
+    return [
+        pair
+        for pair in pairs
+        if pair.one.kind in REPLICATED and ".".join(filter(None, (pair.one.module, pair.one.name))) not in parts
+    ]
 
 
 def _compared(found: Findings, only: tuple[int, int]) -> Compared:

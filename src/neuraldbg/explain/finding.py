@@ -57,6 +57,9 @@ class Finding:
     explains: frozenset[str] = frozenset()
     """Kinds of events that the cause explains in this run beside those that it always does: a fault that sets in late
     makes a loss rise which one from the start keeps from falling."""
+    ranks: tuple[int, ...] = ()
+    """Ranks of the job that the cause is on, where several are judged together; empty if it is on all or between
+    them."""
 
     @property
     def log_odds(self) -> float:
@@ -105,11 +108,12 @@ class Weighing:
         title: str = "",
         since: int | None = None,
         explains: frozenset[str] = frozenset(),
+        ranks: tuple[int, ...] = (),
     ) -> Finding:
         """Return the finding, with the evidence collected so far."""
         evidence, where = tuple(self.items), layer or None
         exact = step is None or since is None or since >= step - 1
         return Finding(
             sentence, evidence, remedy, where, step, failure, equivalent, at, doing, tier, title,
-            None if exact else since, explains,
+            None if exact else since, explains, ranks,
         )  # fmt: skip

@@ -14,17 +14,20 @@ from typing import TYPE_CHECKING
 from neuraldbg.explain import CREDIBLE, Case, diagnose
 from neuraldbg.explain.causes import CAUSES
 from neuraldbg.explain.causes.distributed.rank_hangs import WAITS
-from neuraldbg.explain.evidence.ranks import Ranks
-from neuraldbg.explain.evidence.wording import listing, plural
+from neuraldbg.explain.evidence.ranks import Ranks, rank_words
+from neuraldbg.explain.evidence.wording import plural
 from neuraldbg.explain.finding import Tier
 from neuraldbg.nouns import Unjudged
 from neuraldbg.nouns.diagnosis import VERDICTS, RankState
+from neuraldbg.nouns.facts.ranks import RanksFact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from neuraldbg.nouns import Diagnosis, Event, Hypothesis, RunRecord
 
+HANGS = "rank_hangs"
+"""Cause that makes a job fail though no rank of it need look bad."""
 WHOLE = 8
 """Ranks of a large job that are explained in full; of the others only the symptom is read."""
 BROKEN = ("nonfinite_activation", "nonfinite_loss", "nonfinite_gradient", "nonfinite_parameter")
@@ -73,9 +76,8 @@ class _Rank:
         """Return the rank's line in the diagnosis of the job; without ``whole`` its causes are not weighed."""
         trouble, outcome = self.case.trouble, self.run.info.outcome
         broken = trouble.broke or outcome.kind == "raised"
-        verdict = (
-            self.diagnosis.verdict if whole else ("failing" if broken else "suspect" if trouble.any else "healthy")
-        )
+        read = "failing" if broken else "suspect" if trouble.any else "healthy"
+        verdict = self.diagnosis.verdict if whole else read
         step = self.case.onset if trouble.any else None
         return RankState(
             self.rank, verdict, self.run.steps, outcome.kind, trouble.phrase, step, self._host,
@@ -83,8 +85,6 @@ class _Rank:
 
     @property
     def _host(self) -> str:
-        from neuraldbg.nouns.facts.ranks import RanksFact  # noqa: PLC0415 (a job of one rank has none)
-
         place = self.run.known(RanksFact)
         return place.host if place is not None else ""
 
@@ -108,10 +108,13 @@ def diagnose_job(runs: Mapping[int, RunRecord]) -> Diagnosis:
     everywhere = len(shared) == len(whole)
     hypotheses = _with_ranks(base.hypotheses, whole, everywhere=everywhere)
     hypotheses = (*hypotheses, *_of_others(hypotheses, whole, origin, base))
+    if hypotheses and hypotheses[0].cause == HANGS:
+        base = replace(base, verdict="failing", headline=f"{hypotheses[0].title}.",
+                       summary=f"{hypotheses[0].title}: {hypotheses[0].sentence}.")  # fmt: skip
     states = tuple(one.state(whole=one in whole) for one in ranks)
     verdict = max((base.verdict, *(s.verdict for s in states if not everywhere)), key=VERDICTS.index)
-    if verdict != base.verdict and base.verdict != "inconclusive":
-        verdict = base.verdict if origin.case.trouble.any else verdict
+    if origin.case.trouble.any and base.verdict != "inconclusive":
+        verdict = base.verdict
     said = _prefix(origin, shared, job, base, everywhere=everywhere)
     more = _spread(ranks, origin, job) if origin.broke is not None else _agreement(job, base)
     return replace(
@@ -191,8 +194,7 @@ def _prefix(origin: _Rank, shared: list[_Rank], job: Ranks, base: Diagnosis, *, 
         return ""
     if base.verdict in ("healthy", "inconclusive"):
         return f"On rank {origin.rank}: "
-    whom = [str(one.rank) for one in shared]
-    return f"On rank{'s' if len(whom) > 1 else ''} {listing(whom)} of {job.world}, "
+    return f"On {rank_words(one.rank for one in shared)} of {job.world}, "
 
 
 def _after(prefix: str, text: str) -> str:
@@ -209,18 +211,17 @@ def _spread(ranks: list[_Rank], origin: _Rank, job: Ranks) -> str:
         return ""
     first = min(reached, key=lambda one: one.first)
     assert first.broke is not None
-    whom = listing([str(one.rank) for one in reached[:4]]) + (f" and {len(reached) - 4} more" if reached[4:] else "")
     by = "in the averaged gradients of" if first.broke.kind == "nonfinite_gradient" else "at"
     if by == "at" and job.data_parallel and first.first[0] == origin.first[0] + 1:
         by = "by the averaged gradients at"
-    return f" It reached rank{'s' if len(reached) > 1 else ''} {whom} {by} step {first.broke.first_step}."
+    return f" It reached {rank_words(one.rank for one in reached)} {by} step {first.broke.first_step}."
 
 
 def _agreement(job: Ranks, base: Diagnosis) -> str:
     """Return a sentence about what was compared, of a job without a fault between its ranks."""
     if base.verdict != "healthy":
         return ""
-    count = sum(len(job.steps(stream, ranks)) for stream, ranks in job.replicas)
+    count = job.compared
     if not count or job.difference("weights") is not None or job.difference("weights", always=True) is not None:
         return ""
     return f" Weights were equal on the {len(job.runs)} ranks in all {plural(count, 'step')} that were compared."
@@ -228,8 +229,5 @@ def _agreement(job: Ranks, base: Diagnosis) -> str:
 
 def _missing(job: Ranks) -> list[Unjudged]:
     """Return the ranks of which there is no record."""
-    absent = [str(rank) for rank in range(job.world) if rank not in job.runs]
-    if not absent:
-        return []
-    named = listing(absent[:4]) + (f" and {len(absent) - 4} more" if absent[4:] else "")
-    return [Unjudged(f"rank{'s' if len(absent) > 1 else ''} {named}", "there is no run file of it in this folder")]
+    absent = [rank for rank in range(job.world) if rank not in job.runs]
+    return [Unjudged(rank_words(absent), "there is no run file of it in this folder")] if absent else []

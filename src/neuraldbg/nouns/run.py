@@ -87,6 +87,9 @@ class RunInfo:
     """Seed of torch's generator. Always None so far: it is not read yet."""
     note: str = ""
     """Remark of whoever started the run, which every picture and page of it shows, such as "made-up data"."""
+    job: Mapping[str, Any] = field(default_factory=dict)
+    """Place of the process in a job of several: {"rank": int, "world": int, "local_rank": int, "local_world": int,
+    "id": str, "restart": int}, as the launcher gives it; empty for a single process."""
 
 
 @frozen(kw_only=False)

@@ -78,7 +78,7 @@ from neuraldbg.record.kept_batches import KeptBatches
 from neuraldbg.record.reader import read_run
 from neuraldbg.record.recorder import Recorder
 from neuraldbg.record.ring import RingBuffer
-from neuraldbg.record.run_names import RunName, find_run, others, rank_files
+from neuraldbg.record.run_names import RunName, find_run, others, rank_files, run_files
 from neuraldbg.record.session_file import read_session
 from neuraldbg.record.spare import Spare
 
@@ -97,4 +97,5 @@ __all__ = [
     "read_run",
     "read_session",
     "ring_bytes",
+    "run_files",
 ]

@@ -248,6 +248,7 @@ _INFO: dict[str, Check] = {
     "outcome": lambda value, _: validation.built(Outcome, _OUTCOME, value),
     "seed": validation.perhaps(validation.whole),
     "note": validation.text,
+    "job": validation.job,
 }
 _SITE: dict[str, Check] = {
     "kind": validation.text,

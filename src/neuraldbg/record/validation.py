@@ -254,6 +254,12 @@ def coverage(value: Any, name: Name) -> dict[str, Any]:
     return {**found, "cost": _cost(found["cost"], (name, "cost"))} if found.get("cost") is not None else found
 
 
+def job(value: Any, name: Name) -> dict[str, Any]:
+    """Check the place of a process in a job: counts by name, and the job's name; {} for a single process."""
+    found = mapping(value, name)
+    return {key: text(item, (name, key)) if key == "id" else count(item, (name, key)) for key, item in found.items()}
+
+
 def _cost(value: Any, name: Name) -> dict[str, Any]:
     """Check the cost of watching: numbers by name, null for unknown ones; ``parts_s`` is an object of them."""
     return {

@@ -33,7 +33,6 @@ _RANKS = 1024
 _ENOUGH, _RARER = 256, 1.02
 """Steps in which facts are read often enough in any case, and the least ratio of two steps, sixteen apart at least,
 both after an unusual number, whose facts are read."""
-_SEVERAL = own_rank().world > 1
 _NEW = 64
 """Optimizers after which a new one triggers no reading: some programs make one for each step."""
 
@@ -45,6 +44,7 @@ class Learning:
         self.hooks, self.params, self.models = scene.hooks, scene.params, scene.models
         self.optimizers, self.losses = scene.optimizers, scene.losses
         self._scene, self._log = scene, scene.log
+        self._rarest = _RANKS if own_rank().world > 1 else 0
         self._until = -1
         self._unfrozen = Unfrozen(scene.params)
         self._changes = SettingChanges(scene)
@@ -62,7 +62,7 @@ class Learning:
         many = min(len(self.optimizers.streams) or 1, _OPTIMIZERS)
         if step <= self._until or step < _FIRST_READINGS * many:
             return True
-        every = _pace(step)
+        every = _pace(step, self._rarest)
         return every > 0 and step % every < many
 
     def read_at(self, step: int) -> None:
@@ -101,7 +101,7 @@ class Learning:
         """
         if self.reading(step):
             return step
-        every = _pace(step)
+        every = _pace(step, self._rarest)
         return step + every - step % every if every else step + LONGEST
 
     def learn(self, step: int, stepped: list[Stream], layout: Callable[[], Layout]) -> None:
@@ -186,6 +186,8 @@ class Learning:
             self.params.read_aside(others)
 
 
-def _pace(step: int) -> int:
-    """Return one of how many steps has facts in any case at this time of a run; 0 if the account alone decides."""
-    return next((every for end, every in _PACES if step < end), _RANKS if _SEVERAL else 0)
+def _pace(step: int, rarest: int) -> int:
+    """Return one of how many steps has facts in any case at this time of a run; 0 if the account alone decides.
+    ``rarest`` is that for the rest of the run.
+    """
+    return next((every for end, every in _PACES if step < end), rarest)

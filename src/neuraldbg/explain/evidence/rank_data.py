@@ -6,6 +6,7 @@ median of the others, in units of what its own values wander.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -13,6 +14,8 @@ import numpy as np
 from neuraldbg.nouns.facts.targets import TargetsFact
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from neuraldbg.explain.evidence.ranks import Ranks
 
 LAST = 0.25
@@ -60,7 +63,7 @@ def odd_inputs(job: Ranks, what: str) -> Odd | None:
                 return None
             levels[rank] = float(np.median(known))
             noise.append(float(np.median(np.abs(known - levels[rank]))))
-        return _odd(levels, float(np.median(noise)))
+        return _odd(levels, float(np.median(noise)), abs if what == "input_mean" else _scale)
     return None
 
 
@@ -90,12 +93,17 @@ def labels_apart(job: Ranks) -> tuple[int, float, int] | None:
     return best
 
 
-def _odd(levels: dict[int, float], noise: float) -> Odd | None:
-    """Return the rank farthest from the median of the others. Of two, the one with the larger number."""
+def _scale(spread: float) -> float:
+    """Return the distance of a standard deviation from 1, that of normalised inputs, in orders of magnitude."""
+    return abs(math.log10(spread)) if spread > 0 else math.inf
+
+
+def _odd(levels: dict[int, float], noise: float, size: Callable[[float], float] = float) -> Odd | None:
+    """Return the rank farthest from the median of the others. Of two, the one with the larger ``size``."""
     if len(levels) < 2:
         return None
     found = []
     for rank, value in levels.items():
         others = float(np.median([other for each, other in levels.items() if each != rank]))
         found.append(Odd(rank, value, others, abs(value - others) / max(noise, 1e-12)))
-    return max(found, key=lambda one: (one.apart, one.value))
+    return max(found, key=lambda one: (one.apart, size(one.value)))

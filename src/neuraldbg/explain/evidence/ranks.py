@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 Kind = Literal["weights", "gradients", "buffers"]
 ROUNDING = 1e-5
 """Relative difference of the norms of two samples up to which other hardware may have rounded otherwise."""
+EVEN = 1e-3
+"""Relative spread of the ratios of two ranks' gradient norms up to which one rank's gradients are scaled as a whole."""
 FEW, MOST = 4, 0.75
 """Steps in which ranks are alike, and share of the steps compared, from which they always are: the last step of an
 epoch may be filled up with samples of another rank."""
@@ -117,6 +119,15 @@ class Ranks:
         return tuple(found)
 
     @property
+    def compared(self) -> int:
+        """Number of steps in which weights of several ranks could be compared."""
+        return sum(
+            all(self.readings[stream][rank][step].of("weights") for rank in ranks)
+            for stream, ranks in self.replicas
+            for step in self.steps(stream, ranks)
+        )
+
+    @property
     def data_parallel(self) -> bool:
         """True if each rank is known to train the same model on data of its own: a wrapper says so, or gradients that
         were averaged do. Tensor-parallel ranks get the same data.
@@ -170,6 +181,24 @@ class Ranks:
         return Difference(
             first, since, tuple(unequal[first]), len(judged), _odd(ranks, tables[first], unequal[first]), size
         )
+
+    def gradients_after(self, step: int) -> tuple[int, int, tuple[int, float] | None]:
+        """Return the number of steps from one on at which gradients differ, the number of those compared, and the rank
+        whose gradients are all those of the others times one factor, with that factor; None if there is none.
+        """
+        count = total = 0
+        scaled: tuple[int, float] | None = None
+        for stream, ranks in self.replicas:
+            for at in self.steps(stream, ranks):
+                if at < step:
+                    continue
+                tables = [self.readings[stream][rank][at].of("gradients") for rank in ranks]
+                unequal = _unequal(tables, tables[0])
+                total += 1
+                count += bool(unequal)
+                if unequal and scaled is None:
+                    scaled = _scaled(ranks, tables, unequal)
+        return count, total, scaled
 
     def rates(self, step: int) -> dict[int, float]:
         """Return the learning rate in force at a step, of each rank whose is known."""
@@ -236,6 +265,24 @@ def _gap(norms: list[float]) -> float:
     if any(norm < 0 for norm in norms):
         return 0.0 if all(norm < 0 for norm in norms) else float("inf")
     return (max(norms) - min(norms)) / max(*norms, 1e-30)
+
+
+def _scaled(
+    ranks: tuple[int, ...], tables: list[Mapping[str, tuple[str, float]]], names: list[str]
+) -> tuple[int, float] | None:
+    """Return the rank whose norms are those of the first other rank times one factor, with the factor."""
+    if len(names) < 2 or any(table.get(name, ("", 0.0))[1] <= 0 for table in tables for name in names):
+        return None
+    norms = np.asarray([[table[name][1] for name in names] for table in tables])
+    ratios = norms / np.median(norms, axis=0) if len(ranks) > 2 else norms / norms[0]
+    even = ratios.max(axis=1) - ratios.min(axis=1) <= EVEN * ratios.max(axis=1)
+    far = np.abs(ratios.mean(axis=1) - 1.0)
+    if not even.all() or far.max() <= EVEN:
+        return None
+    at = int(far.argmax())
+    if len(ranks) == 2 and ratios[1].mean() > 1:  # the smaller ones were scaled down
+        return ranks[0], float(1.0 / ratios[1].mean())
+    return ranks[at], float(ratios[at].mean())
 
 
 def _odd(

@@ -209,4 +209,5 @@ def _hypothesis(weighed: Weighed, rank: int) -> Hypothesis:
         places=_places(finding),
         title=finding.title or cause.title,
         since=finding.since,
+        ranks=finding.ranks,
     )

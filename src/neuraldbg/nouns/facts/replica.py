@@ -48,8 +48,8 @@ class ReplicaFact(Known):
     """Paths of the floating-point buffers of the models; empty if they are those of the version before."""
     buffers: Fingerprints = Fingerprints()
     """Of these buffers."""
-    means: tuple[float, ...] = ()
-    """Mean of each buffer's sample."""
+    samples: tuple[tuple[float, ...], ...] = ()
+    """Some values of each buffer, evenly spaced; 0 stands for one that is not finite."""
     generator: str = ""
     """Fingerprint of the state of torch's generator on the CPU."""
     inputs: str = ""

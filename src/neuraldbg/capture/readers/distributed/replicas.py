@@ -38,6 +38,8 @@ _PARAMETERS, _BUFFERS, _STREAMS = 1024, 256, 8
 """Parameters of an optimizer, buffers, and optimizers that are compared at most."""
 _INPUTS, _VALUES = 4, 4096
 """Inputs of a pass that are read at most, and values of each."""
+_FEW = 8
+"""Values of a buffer that are kept."""
 _RANDOM = ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout", "RReLU")
 """Classes of layers that draw random numbers in training mode."""
 
@@ -94,8 +96,8 @@ class Replicas(Reader):
             "gradients": _fingerprints([x.grad for x in held]),
             "buffer_names": list(buffers) if self._buffers != list(buffers) else [],
             "buffers": _fingerprints(list(buffers.values())),
-            "means": [_mean(x) for x in buffers.values()],
-            "generator": f"{zlib.crc32(torch.default_generator.get_state().numpy()):08x}",
+            "samples": [_some(x) for x in buffers.values()],
+            "generator": f"{zlib.crc32(torch.default_generator.get_state().numpy().tobytes()):08x}",
             "inputs": self._inputs[0],
             "input_mean": self._inputs[1],
             "input_std": self._inputs[2],
@@ -157,7 +159,7 @@ def _read_inputs(given: Sequence[Tensor]) -> tuple[str, float | None, float | No
         if held is None or not held.numel() or held.is_complex():
             continue
         values = operation.sample(held.detach(), _VALUES).to("cpu", torch.float64).numpy()
-        crc = zlib.crc32(np.ascontiguousarray(values), zlib.crc32(str(tuple(held.shape)).encode(), crc))
+        crc = zlib.crc32(values.tobytes(), zlib.crc32(str(tuple(held.shape)).encode(), crc))
         if not read and np.isfinite(values).all():
             mean, std = float(values.mean()), float(values.std())
         read += 1
@@ -179,16 +181,20 @@ def _fingerprints(given: Sequence[Tensor | None]) -> dict[str, Any]:
         ends = np.cumsum([part.numel() for _, part in several])
         for (at, part), end in zip(several, ends, strict=True):
             sample = flat[end - part.numel() : end]
-            crc[at] = f"{zlib.crc32(sample):08x}"
+            crc[at] = f"{zlib.crc32(sample.tobytes()):08x}"
             size = float(np.sqrt(np.dot(sample.astype(np.float64), sample.astype(np.float64))))
             norms[at] = size if np.isfinite(size) else -1.0
     return {"crc": "".join(crc), "norms": norms}
 
 
-def _mean(x: Tensor) -> float:
+def _some(x: Tensor) -> list[float]:
+    """Return a few values of a buffer, as in the fact."""
     held = operation.shown(x)
-    found = float(elements(held.detach()).to("cpu", torch.float64).mean()) if held is not None else 0.0
-    return found if np.isfinite(found) else 0.0
+    if held is None:
+        return []
+    sample = elements(held.detach())
+    few = sample[:: max(1, len(sample) // _FEW)][:_FEW].to("cpu", torch.float64).numpy()
+    return [float(value) for value in np.where(np.isfinite(few), few, 0.0)]
 
 
 READER = Replicas

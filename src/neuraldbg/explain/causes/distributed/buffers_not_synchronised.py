@@ -9,8 +9,8 @@ Symptoms
     The evaluation differs from rank to rank, and is worse than the training on data that rank 0 did not see.
 
 Evidence
-    In the same steps each rank keeps fingerprints and means of its buffers. Running means that lie apart by half of
-    the running standard deviation are more than what samples of one distribution give.
+    In the same steps each rank keeps a few values of its buffers. Running means that lie apart by half of the running
+    standard deviation are more than what samples of one distribution give.
 
 What to do
     Use ``SyncBatchNorm``, leave ``broadcast_buffers`` on, or average the buffers before the model is saved.
@@ -18,8 +18,9 @@ What to do
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from neuraldbg.explain.cause import STALL, Cause
 from neuraldbg.explain.evidence.wording import number
@@ -73,14 +74,15 @@ def _farthest(job: Ranks) -> tuple[float, str, int] | None:
         if not steps:
             continue
         every = [job.readings[stream][rank][steps[-1]] for rank in ranks]
-        means = [dict(zip(one.buffer_names, one.fact.means, strict=False)) for one in every]
-        for name in means[0]:
+        held = [dict(zip(one.buffer_names, one.fact.samples, strict=False)) for one in every]
+        for name in held[0]:
             spread = name.replace("running_mean", "running_var")
-            if spread == name or not all(name in told and spread in told for told in means):
+            if spread == name or len({len(told.get(at, ())) for told in held for at in (name, spread)}) > 1:
                 continue
-            low, high = min(told[name] for told in means), max(told[name] for told in means)
-            variance = sum(told[spread] for told in means) / len(means)
-            far = (high - low) / math.sqrt(variance) if variance > 0 else 0.0
+            means = np.asarray([told[name] for told in held])
+            variance = np.asarray([told[spread] for told in held]).mean(axis=0)
+            gaps = np.ptp(means, axis=0)[variance > 0] / np.sqrt(variance[variance > 0])
+            far = float(np.sqrt(np.mean(gaps**2))) if len(gaps) else 0.0
             if best is None or far > best[0]:
                 best = (far, name.rpartition(".")[0], steps[-1])
     return best

@@ -50,7 +50,7 @@ def judge(case: Case) -> Finding | None:
     return weigh.conclude(
         f"the same batches on {whom}: {many} ranks do the work of one",
         Remedy(
-            "Split the data over the ranks with a DistributedSampler, or seed the random batches of each with its rank.",
+            "Split the data over the ranks with a DistributedSampler, or seed the batches of each with its rank.",
             "sampler = DistributedSampler(dataset)\nloader = DataLoader(dataset, batch_size, sampler=sampler)",
         ),
         step=0,

@@ -64,6 +64,7 @@ def judge(case: Case) -> Finding | None:
             "on from a checkpoint before it."
         ),
         step=weights.step,
+        ranks=(odd,),
         since=weights.since,
         failure=case.trouble.name or "replicas that differ",
         equivalent=("replica_divergence",),

@@ -30,6 +30,7 @@ from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.explain.evidence.ranks import Ranks
     from neuraldbg.explain.finding import Finding
 
 ABOVE, SURE = 1.5, 8.0
@@ -46,57 +47,70 @@ def judge(case: Case) -> Finding | None:
     job = case.job
     if job is None or not job.data_parallel or job.difference("weights") is not None:
         return None
-    weigh, whom, what = Weighing(), None, "its data"
-    mean, spread = odd_inputs(job, "input_mean"), odd_inputs(job, "input_std")
-    if spread is not None and spread.apart > WANDER:
-        ratio = max(spread.value, spread.others) / max(min(spread.value, spread.others), 1e-12)
-        if ratio > TIMES:
-            whom, what = spread.rank, "inputs of another scale"
-            weigh.speaks(
-                f"the inputs of rank {whom} have a standard deviation of {number(spread.value)}, those of the others "
-                f"of {number(spread.others)}",
-                4.0, ratio, TIMES,
-            )  # fmt: skip
-    if mean is not None and spread is not None and mean.apart > WANDER:
-        far = abs(mean.value - mean.others) / max(spread.others, 1e-12)
-        if far > TIMES and whom in (None, mean.rank):
-            whom, what = mean.rank, "inputs of another scale"
-            weigh.speaks(
-                f"the inputs of rank {whom} have a mean of {number(mean.value)}, those of the others of "
-                f"{number(mean.others)}",
-                3.0, far, TIMES,
-            )  # fmt: skip
-    labels = labels_apart(job)
-    if labels is not None and labels[1] > SHARES:
-        at = whom if whom is not None else labels[0]
-        weigh.speaks(
-            f"the labels of rank {at} have other shares than those of the others (total variation distance "
-            f"{number(labels[1])}, of {labels[2]} labels)",
-            3.0, labels[1], SHARES,
-        )  # fmt: skip
-        whom, what = (at, what if whom is not None else "labels of other shares")
-    loss = odd_loss(job)
-    if loss is not None and loss.value > ABOVE * loss.others > 0 and loss.apart > SURE:
-        at = whom if whom is not None and len(job.runs) == 2 else loss.rank
-        if whom in (None, loss.rank) or len(job.runs) == 2:
-            weigh.speaks(
-                f"with equal weights, the loss of rank {loss.rank} ends at {number(loss.value)}, that of the others at "
-                f"{number(loss.others)}",
-                4.0, loss.value, ABOVE * loss.others,
-            )  # fmt: skip
-            whom = at if what != "its data" else loss.rank
-    if whom is None:
+    weigh = Weighing()
+    found = [one for one in (_inputs(job, weigh), _labels(job, weigh)) if one is not None]
+    lost = _loss(job, weigh)
+    if not found and lost is None:
         return None
-    said = what if what != "its data" else "inputs or labels that do not fit what the others learn"
+    rank = found[0][0] if found else lost
+    assert rank is not None
+    what = found[0][1] if found else "inputs or labels that do not fit what the others learn"
     return weigh.conclude(
-        f"data of rank {whom} that are unlike those of the other ranks: {said}",
+        f"data of rank {rank} that are unlike those of the other ranks: {what}",
         Remedy(
-            f"Compare a batch of rank {whom} with one of another rank: units, order, labels, augmentation. Shuffle the "
+            f"Compare a batch of rank {rank} with one of another rank: units, order, labels, augmentation. Shuffle the "
             "files over the ranks."
         ),
         step=0,
+        ranks=(rank,),
         failure=case.trouble.name or "a rank with other data",
     )
+
+
+def _inputs(job: Ranks, weigh: Weighing) -> tuple[int, str] | None:
+    """Weigh inputs of another scale. Return the rank, and what is odd, in words."""
+    mean, spread = odd_inputs(job, "input_mean"), odd_inputs(job, "input_std")
+    found = None
+    if spread is not None and spread.apart > WANDER:
+        ratio = max(spread.value, spread.others) / max(min(spread.value, spread.others), 1e-12)
+        if ratio > TIMES:
+            found = spread.rank
+            told = f"{number(spread.value)}, those of the others of {number(spread.others)}"
+            weigh.speaks(f"the inputs of rank {found} have a standard deviation of {told}", 4.0, ratio, TIMES)
+    if mean is not None and spread is not None and mean.apart > WANDER and found in (None, mean.rank):
+        far = abs(mean.value - mean.others) / max(spread.others, 1e-12)
+        if far > TIMES:
+            found = mean.rank
+            told = f"{number(mean.value)}, those of the others of {number(mean.others)}"
+            weigh.speaks(f"the inputs of rank {found} have a mean of {told}", 4.0, far, TIMES)
+    return (found, "inputs of another scale") if found is not None else None
+
+
+def _labels(job: Ranks, weigh: Weighing) -> tuple[int, str] | None:
+    """Weigh labels of other shares. Return the rank, and what is odd, in words."""
+    labels = labels_apart(job)
+    if labels is None or labels[1] <= SHARES:
+        return None
+    rank, far, count = labels
+    weigh.speaks(
+        f"the labels of rank {rank} have other shares than those of the others (total variation distance "
+        f"{number(far)}, of {count} labels)",
+        4.0, far, SHARES,
+    )  # fmt: skip
+    return rank, "labels of other shares"
+
+
+def _loss(job: Ranks, weigh: Weighing) -> int | None:
+    """Weigh a loss that ends above the others'. Return the rank."""
+    loss = odd_loss(job)
+    if loss is None or not loss.value > ABOVE * loss.others > 0 or loss.apart < SURE:
+        return None
+    weigh.speaks(
+        f"with equal weights, the loss of rank {loss.rank} ends at {number(loss.value)}, that of the others at "
+        f"{number(loss.others)}",
+        4.0, loss.value, ABOVE * loss.others,
+    )  # fmt: skip
+    return loss.rank
 
 
 CAUSE = Cause(

@@ -25,7 +25,8 @@ import re
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import Cause
-from neuraldbg.explain.evidence.wording import listing, plural
+from neuraldbg.explain.evidence.ranks import rank_words
+from neuraldbg.explain.evidence.wording import plural
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
@@ -52,26 +53,30 @@ def judge(case: Case) -> Finding | None:
     rest = {rank: run.steps for rank, run in job.runs.items()}
     if not waiting or any(_own_error(job, rank) for rank in job.runs):
         return None
+    missed: tuple[int, ...] = ()
     behind = min(rest, key=lambda rank: rest[rank])
     most = max(rest.values())
     weigh = Weighing()
     if done and min(done.values()) < most + 1:
-        whom = sorted(done)
+        missed = tuple(sorted(done))
+        whom, them = sorted(done), "it" if len(done) == 1 else "them"
         weigh.speaks(
-            f"{_called(whom)} ended after {plural(min(done.values()), 'step')} while {_called(waiting)} waited for "
-            f"{'it' if len(whom) == 1 else 'them'} in step {max(rest[rank] for rank in waiting)}",
+            f"{rank_words(whom)} ended after {plural(min(done.values()), 'step')} while {rank_words(waiting)} waited "
+            f"for {them} in step {max(rest[rank] for rank in waiting)}",
             5.0,
         )  # fmt: skip
-        said = f"{_called(whom)} had fewer steps than the others and left the loop"
+        said = f"{rank_words(whom)} had fewer steps than the others and left the loop"
         code = "loader = DataLoader(dataset, batch_size, sampler=DistributedSampler(dataset, drop_last=True))"
         fix = "Let all ranks take the same number of steps, or wrap the loop in torch's Join."
     elif rest[behind] < most - NEAR:
         weigh.speaks(f"rank {behind} stands at step {rest[behind]}, the others at {most}", 4.0)
+        missed = (behind,)
         said, code = f"rank {behind} did not go on after step {rest[behind]}", ""
         fix = f"Look at what rank {behind} does there: its stack (py-spy dump), its data, its machine."
     else:
         return None
-    return weigh.conclude(f"a job that hangs: {said}", Remedy(fix, code), step=most, failure="a job that hangs")
+    return weigh.conclude(f"a job that hangs: {said}", Remedy(fix, code), step=most, failure="a job that hangs",
+                          ranks=missed)  # fmt: skip
 
 
 def _waits(kind: str, message: str) -> bool:
@@ -83,10 +88,6 @@ def _own_error(job: Ranks, rank: int) -> bool:
     """Return True if a rank raised an error of its own: the others waited for a rank that had crashed."""
     outcome = job.runs[rank].info.outcome
     return outcome.kind == "raised" and WAITS.search(outcome.message) is None
-
-
-def _called(ranks: list[int]) -> str:
-    return f"rank{'s' if len(ranks) > 1 else ''} {listing([str(rank) for rank in ranks])}"
 
 
 CAUSE = Cause(

@@ -39,7 +39,10 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 FEW = 2
-"""Steps with equal gradients from which on it is known that they are averaged."""
+"""Steps with equal gradients from which on it is known that they are averaged, and steps with different learning rates
+from which on ranks are trained differently."""
+SKIPPED = 0.95
+"""Share of the most steps of a rank below which another one skips steps."""
 
 
 def judge(case: Case) -> Finding | None:
@@ -49,7 +52,7 @@ def judge(case: Case) -> Finding | None:
         return None
     weights = job.difference("weights")
     if weights is None:
-        return _never_equal(job)
+        return _never_equal(job) or _other_rates(job)
     weigh = Weighing()
     since = f"at step {weights.since} all were equal" if weights.since is not None else "they began equal"
     weigh.speaks(
@@ -57,76 +60,119 @@ def judge(case: Case) -> Finding | None:
         f"{weights.step}, later by up to {percent(weights.size)} of their norm; {since}",
         6.0, weights.size,
     )  # fmt: skip
-    why, remedy, code, step = _reason(job, weights, weigh)
-    where = f" on rank {weights.ranks[0]}" if len(weights.ranks) == 1 else ""
+    why, remedy, code = _reason(job, weights, weigh)
     return weigh.conclude(
-        f"replicas that drift apart{where}: {why}",
+        f"replicas that drift apart: {why}",
         Remedy(remedy, code),
-        step=step,
-        since=weights.since if step == weights.step else None,
+        step=max(0, weights.step - 1) if weights.since == weights.step - 1 else weights.step,
+        since=weights.since,
         failure="replicas that differ",
         layer=_layer(weights),
+        ranks=weights.ranks if len(weights.ranks) == 1 else (),
     )
 
 
-def _reason(job: Ranks, weights: Difference, weigh: Weighing) -> tuple[str, str, str, int]:
-    """Weigh what differs first: gradients, learning rates, or weights that somebody wrote to."""
-    gradients = job.difference("gradients") or job.difference("gradients", always=True)
-    if gradients is not None and gradients.step < weights.step:
-        weigh.speaks(
-            f"gradients of {len(gradients.names)} of {plural(gradients.count, 'parameter')} differ from step "
-            f"{gradients.step} on, before the weights do: they are not averaged over the ranks",
-            3.0, gradients.step, weights.step,
-        )  # fmt: skip
-        wrapped = {wrapper for place in job.places.values() for wrapper in place.wrappers.values()}
-        if wrapped == {""}:
-            weigh.speaks("the model is called without a wrapper for data parallelism", 1.0)
-            return (
-                f"gradients are not averaged from step {gradients.step} on: the model is called without its wrapper",
-                "Call the wrapper in each training step, not the module inside of it.",
-                "model = DistributedDataParallel(model)\nout = model(x)  # not model.module(x)",
-                gradients.step,
-            )
+def _reason(job: Ranks, weights: Difference, weigh: Weighing) -> tuple[str, str, str]:
+    """Weigh what makes them drift: skipped steps, learning rates, weights that somebody wrote to, gradients that are
+    not averaged. Averaged gradients stay equal, though the weights do not. Return it in words, with the remedy.
+    """
+    steps = {rank: run.steps for rank, run in job.runs.items()}
+    fewer = min(steps, key=lambda rank: steps[rank])
+    completed = all(run.info.outcome.kind == "completed" for run in job.runs.values())
+    if completed and steps[fewer] < SKIPPED * max(steps.values()):
+        weigh.speaks(f"rank {fewer} made {steps[fewer]} optimizer steps, another one {max(steps.values())}", 3.0)
         return (
-            f"gradients are not averaged from step {gradients.step} on",
-            (
-                "Make the last backward pass before each step one that synchronises: outside of no_sync(), through "
-                "the wrapper, with no hook that takes its place."
-            ),
+            f"rank {fewer} skips steps of its optimizer ({steps[fewer]} of {max(steps.values())})",
+            "Step on all ranks or on none: decide by a number that is the same on all, such as a reduced one.",
             "",
-            gradients.step,
         )
     if job.rates_differ(weights.step):
-        before = job.rates(weights.step - 1)
-        rates = before if len(set(before.values())) > 1 else job.rates(weights.step)
-        told = ", ".join(f"{number(rate)} on rank {rank}" for rank, rate in rates.items())
-        weigh.speaks(f"the gradients are equal, and the learning rate is {told}", 3.0)
-        return (
-            f"the learning rate differs: {told}",
-            "Give all ranks the same learning rate: a schedule must not hang on what one rank alone measures.",
-            "",
-            weights.step,
-        )
+        return (f"the learning rate differs: {_rates(job, weights.step, weigh)}", *_SAME_RATES)
     for rank in weights.ranks if len(weights.ranks) == 1 else job.runs:
         change = next((one for _, one in job.runs[rank].versions(ChangeFact, what="weights")), None)
-        if change is not None and change.until <= weights.step:
+        if change is not None and (weights.since or 0) <= change.until <= weights.step:
             weigh.speaks(f"on rank {rank} something that is no optimizer changed weights at step {change.until}", 3.0)
             return (
                 f"something that is no optimizer changed weights of rank {rank} at step {change.until}",
                 f"Find the code that writes to weights on rank {rank} alone, and do the same on all ranks.",
                 "",
-                change.until,
             )
-    if gradients is None:
-        weigh.speaks("the gradients are equal in all steps compared: the update itself differs", 1.0)
+    count, total, scaled = job.gradients_after(weights.since or 0)
+    if scaled is not None:
+        rank, factor = scaled
+        weigh.speaks(
+            f"the gradients of rank {rank} are those of the others times {number(factor)}: it alone scales them",
+            3.0,
+            factor,
+        )
+        return (
+            f"rank {rank} alone clips or scales its gradients",
+            "Do the same to the gradients on all ranks, by a norm that is the same on all.",
+            "",
+        )
+    if count:
+        return _not_averaged(job, weigh, count, total)
+    weigh.speaks(f"the gradients are equal in all {total} steps compared: the update itself differs", 1.0)
     return (
         "the update differs, though gradients and learning rates do not",
         (
-            "Look for what one rank alone does between backward pass and step: clipping by its own norm, a skipped "
-            "step, another optimizer, another state that was loaded."
+            "Look for what one rank alone does between backward pass and step: another optimizer, another state that "
+            "was loaded, weights that are written to."
         ),
         "",
-        weights.step,
+    )
+
+
+def _not_averaged(job: Ranks, weigh: Weighing, count: int, total: int) -> tuple[str, str, str]:
+    """Weigh gradients that differ although those that are averaged never do."""
+    said = f"gradients differ between the ranks in {count} of {plural(total, 'step')} compared since then"
+    weigh.speaks(f"{said}: they are not averaged", 3.0, count)
+    if {wrapper for place in job.places.values() for wrapper in place.wrappers.values()} == {""}:
+        weigh.speaks("the model is called without a wrapper for data parallelism", 1.0)
+        return (
+            "gradients are not averaged, for the model is called without a wrapper",
+            "Call the wrapper in each training step, not the module inside of it.",
+            "model = DistributedDataParallel(model)\nout = model(x)  # not model.module(x)",
+        )
+    return (
+        "gradients are not averaged",
+        (
+            "Make the last backward pass before each step one that synchronises: outside of no_sync(), through the "
+            "wrapper, with no hook that takes its place."
+        ),
+        "",
+    )
+
+
+_SAME_RATES = (
+    "Give all ranks the same learning rate: a schedule must not hang on what one rank alone measures.",
+    "",
+)
+
+
+def _rates(job: Ranks, step: int, weigh: Weighing) -> str:
+    """Weigh learning rates that differ at a step, or before it. Return them in words."""
+    before = job.rates(step - 1)
+    rates = before if len(set(before.values())) > 1 else job.rates(step)
+    told = ", ".join(f"{number(rate)} on rank {rank}" for rank, rate in list(rates.items())[:4])
+    weigh.speaks(f"the learning rate is {told}", 3.0)
+    return told
+
+
+def _other_rates(job: Ranks) -> Finding | None:
+    """Weigh learning rates that differ between ranks of which each holds a part of the model: no weights tell there."""
+    steps = [step for stream, ranks in job.replicas for step in job.steps(stream, ranks)]
+    apart = [step for step in steps if len(set(job.rates(step).values())) > 1]
+    if not job.data_parallel or len(apart) < FEW:
+        return None
+    weigh = Weighing()
+    told = _rates(job, apart[0], weigh)
+    weigh.speaks(f"it differs in {len(apart)} of {plural(len(steps), 'step')} compared", 3.0, len(apart), FEW)
+    return weigh.conclude(
+        f"parts of one model that are trained differently: the learning rate differs: {told}",
+        Remedy(*_SAME_RATES),
+        step=apart[0],
+        failure="parts that are trained differently",
     )
 
 

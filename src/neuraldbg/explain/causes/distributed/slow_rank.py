@@ -72,6 +72,7 @@ def judge(case: Case) -> Finding | None:
             "neuraldbg run --profile ...",
         ),
         step=0,
+        ranks=(slow,),
         failure="a slow rank",
     )
 

@@ -1,0 +1,75 @@
+"""The end of a job of several ranks: rank 0 waits a little for the others, and judges all run files together."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from neuraldbg.errors import NeuralDbgError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from neuraldbg.nouns import Diagnosis
+    from neuraldbg.ranks import Rank
+    from neuraldbg.runner.session_guard import Watch
+
+WAIT_S, ABSENT_S = 15.0, 0.5
+"""Seconds that rank 0 waits for the ranks of its machine that still write, and for those that have no file yet."""
+_POLL_S = 0.05
+
+
+def of_job(watch: Watch, place: Rank) -> Diagnosis | None:
+    """Return the diagnosis of all ranks, on rank 0 of a job that left run files of several; else None. A problem is
+    added to those of the watch.
+    """
+    if place.world < 2 or place.rank or watch.file is None:
+        return None
+    try:
+        with watch.present():
+            return _whole(watch.file, place)
+    except (NeuralDbgError, OSError) as error:
+        watch.problems.append(f"the ranks could not be judged together: {error}")
+        return None
+
+
+def _whole(file: Path, place: Rank) -> Diagnosis | None:
+    """Return the diagnosis of all ranks whose run files lie beside that of rank 0, and save it there; None if there are
+    no others.
+    """
+    from neuraldbg.job import Job  # noqa: PLC0415 (imports numpy, which is the program's to import first)
+
+    _wait(file, place)
+    job = Job.load(file.parent)
+    if len(job.runs) < 2:
+        return None
+    diagnosis = job.diagnose()
+    from neuraldbg.record import RunName  # noqa: PLC0415 (as above)
+
+    name = (RunName.of(file) or RunName()).beside("diagnosis-job")
+    file.with_name(name).write_text(diagnosis.to_json() + "\n", encoding="utf-8")
+    return diagnosis
+
+
+def _wait(file: Path, place: Rank) -> None:
+    """Wait until the other ranks of this machine have saved their diagnoses, or have died."""
+    from neuraldbg.record import rank_files  # noqa: PLC0415 (as above)
+
+    begun = time.monotonic()
+    while (passed := time.monotonic() - begun) < WAIT_S:
+        files = rank_files(file.parent)
+        local = range(1, place.local_world)
+        absent = [rank for rank in local if rank not in files]
+        writing = [rank for rank in local if rank in files and not _ended(files[rank])]
+        if not writing and (not absent or passed > ABSENT_S):
+            return
+        time.sleep(_POLL_S)
+
+
+def _ended(file: Path) -> bool:
+    """Return True if a rank's diagnosis is saved beside its run file, or no process writes to that file any more."""
+    from neuraldbg.record import RunName  # noqa: PLC0415 (as above)
+    from neuraldbg.record.follow import killed  # noqa: PLC0415 (as above)
+
+    name = RunName.of(file) or RunName()
+    return file.with_name(name.beside("diagnosis")).exists() or killed(file)
