@@ -472,6 +472,7 @@ class NeuralDbg(Questions, SessionControls, Shown):
             device=device or self._info.device,
             coverage=self._stops.told(capture.coverage(), notes),
             outcome=outcome,
+            ended=clocks.now() if outcome.kind != "running" else 0.0,
         )
         assert self._recorder is not None
         self._recorder.tell(self._watch.events)

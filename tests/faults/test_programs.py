@@ -98,7 +98,7 @@ def assert_reads_well(hypothesis):
 
 def test_every_cause_of_the_package_has_a_program_that_it_breaks():
     broken = {cause for one in PROGRAMS.values() for cause in one.golden.every}
-    assert {cause.id for cause in CAUSES} - broken == STORY_ONLY
+    assert {cause.id for cause in CAUSES if cause.category != "distributed"} - broken == STORY_ONLY  # see tests/ranks
 
 
 def test_most_causes_are_made_on_two_tasks_at_least():

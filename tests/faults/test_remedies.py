@@ -83,7 +83,7 @@ IN_WORDS = {
 
 def test_every_cause_has_a_remedy_that_is_tried_or_a_reason():
     tried = {*AT_ONCE, *BY_ITSELF, *(one.cause for one in BY_HAND)}
-    assert tried | set(IN_WORDS) == {cause.id for cause in CAUSES}
+    assert tried | set(IN_WORDS) == {cause.id for cause in CAUSES if cause.category != "distributed"}
     assert not tried & set(IN_WORDS)
 
 

@@ -457,6 +457,9 @@ def diagnosis_html(diagnosis: Diagnosis) -> str:
         title = f"{_label(hypothesis)} {percent(hypothesis.confidence)}{_place(hypothesis)}"
         parts.append(f"<details{opened}><summary>{title}</summary>{_body(hypothesis)}</details>")
     parts.append(_chain(diagnosis.chain))
+    if diagnosis.ranks:
+        told = listed(safe(str(one)) for one in diagnosis.ranks)
+        parts.append(f"<details><summary>Ranks ({len(diagnosis.ranks)})</summary>{told}</details>")
     if diagnosis.observations:
         parts.append(f"<h4>Also unusual</h4>{listed(safe(str(one)) for one in diagnosis.observations[:UNUSUAL])}")
     if diagnosis.unjudged:

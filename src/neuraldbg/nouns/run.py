@@ -49,7 +49,7 @@ class Outcome:
     message: str = ""
     """For ``raised`` the exception as Python prints it, for ``halted`` the reason."""
     where: str = ""
-    """File and line of the user's own code for ``raised``; "" if there is none."""
+    """File and line of the user's own code for ``raised``, and of what a signal interrupted; "" if there is none."""
     text: str = ""
     """Source of that line without its indentation; "" if it is not available."""
 
@@ -90,6 +90,8 @@ class RunInfo:
     job: Mapping[str, Any] = field(default_factory=dict)
     """Place of the process in a job of several: {"rank": int, "world": int, "local_rank": int, "local_world": int,
     "id": str, "restart": int}, as the launcher gives it; empty for a single process."""
+    ended: float = 0.0
+    """Time at which the run ended, as ``started``; 0 if it has not, or was killed."""
 
 
 @frozen(kw_only=False)

@@ -240,6 +240,7 @@ _INFO: dict[str, Check] = {
     "script": validation.text,
     "argv": validation.texts,
     "started": validation.moment,
+    "ended": validation.moment,
     "models": validation.texts,
     "optimizers": validation.texts,
     "versions": validation.texts_by_name,

@@ -51,7 +51,7 @@ class Ending:
 
         if self.signal:
             name = signal.Signals(self.signal).name
-            return Outcome("interrupted", f"ended by {name}", _innermost(_stack(self.frame), home)[0])
+            return Outcome("interrupted", f"ended by {name}", *_innermost(_stack(self.frame), home))
         try:
             return Outcome(*self._told(home))
         except Exception:  # noqa: BLE001 (the attributes of an exception may be anything)
@@ -64,7 +64,7 @@ class Ending:
             return "completed", "", ""
         where, text = _users_line(error, home)
         if isinstance(error, KeyboardInterrupt):
-            return "interrupted", "interrupted from the keyboard", where
+            return "interrupted", "interrupted from the keyboard", where, text
         if isinstance(error, EndedByHand):
             return "interrupted", error.reason, where
         if type(error).__name__ == "BdbQuit":  # ``quit`` at a breakpoint() of the program's own

@@ -29,6 +29,8 @@ EVEN = 1e-3
 FEW, MOST = 4, 0.75
 """Steps in which ranks are alike, and share of the steps compared, from which they always are: the last step of an
 epoch may be filled up with samples of another rank."""
+LEAST_STEPS = 4
+"""Steps from which on it is known how long one takes."""
 PARALLEL = "DistributedDataParallel"
 SHARDED = "FSDP"
 
@@ -134,7 +136,7 @@ class Ranks:
         """
         wrappers = {wrapper for place in self.places.values() for wrapper in place.wrappers.values()}
         if any(place.parts for place in self.places.values()):
-            return bool(wrappers) and all(one.startswith(SHARDED) for one in wrappers if one)
+            return any(one.startswith(SHARDED) for one in wrappers)
         return PARALLEL in wrappers or self.averaged
 
     @cached_property
@@ -213,6 +215,17 @@ class Ranks:
     def rates_differ(self, step: int) -> bool:
         """Return True if two ranks had other learning rates at a step, or in the one before it."""
         return any(len(set(self.rates(at).values())) > 1 for at in (step - 1, step))
+
+    def idle(self, rank: int) -> tuple[float, float]:
+        """Return the seconds between the last step of a rank and its end, and the median seconds of its steps; zeros if
+        they are not known.
+        """
+        run = self.runs[rank]
+        times = run.history.time
+        if len(times) < LEAST_STEPS or not run.info.ended:
+            return 0.0, 0.0
+        steps = np.diff(times) / np.maximum(run.history.width[1:], 1)
+        return run.info.ended - run.info.started - float(times[-1]), float(np.median(steps))
 
     def same_inputs(self) -> tuple[tuple[int, ...], int, int] | None:
         """Return the largest group of ranks with equal inputs, the number of steps with such, and of those compared;

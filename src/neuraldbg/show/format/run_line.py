@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from neuraldbg.show.format.safe_text import counted, duration, listed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from neuraldbg.nouns.diagnosis import RankState
 
 NAMES = 2
 """Models or optimizers named before the list is cut."""
@@ -15,6 +17,8 @@ LEAST_MS = 0.1
 """Milliseconds below which a step's share is not worth a number: it would be rounded to 0, or be that of the clock."""
 LIGHT, WRITING, PROFILE = "light steps", "writing", ("profile", "memory records")
 """Parts of the overhead that full steps have no share in."""
+FEW_RANKS = 8
+"""Ranks of a job that are each told."""
 LEAST_PROFILE = 0.05
 """Share of the overhead from which on that of the profile is told."""
 
@@ -40,6 +44,16 @@ def facts_line(run: Mapping[str, Any], between: str, *, brief: bool = False) -> 
         full, sighted = steps_read(cost)
         more = f", the layers of {sighted:,} more" if sighted else ""
         parts.append(f"{counted(full, 'step')} read in full{more}")
+    return between.join(parts)
+
+
+def ranks_line(ranks: Sequence[RankState], between: str) -> str:
+    """Write the state of each rank of a job; of many those that are not healthy, and the number of the others."""
+    shown = [one for one in ranks if len(ranks) <= FEW_RANKS or one.verdict != "healthy"]
+    parts = [str(one) for one in shown[:FEW_RANKS]]
+    if left := len(ranks) - len(parts):
+        healthy = sum(one.verdict == "healthy" for one in ranks) if len(shown) <= FEW_RANKS else 0
+        parts.append(f"{left} more, {'all' if healthy == left else healthy} healthy" if healthy else f"{left} more")
     return between.join(parts)
 
 

@@ -18,7 +18,7 @@ from rich.text import Text
 from neuraldbg.nouns.diagnosis import AS_WRITTEN, UNUSUAL
 from neuraldbg.show.format.footnotes import Footnotes, brief_averages
 from neuraldbg.show.format.phrases import credible, percent, place, statement, telling
-from neuraldbg.show.format.run_line import facts_line
+from neuraldbg.show.format.run_line import facts_line, ranks_line
 from neuraldbg.show.format.safe_text import listed, number, sentence, shortest
 from neuraldbg.show.terminal.chain import chain_lines, chain_sentence
 from neuraldbg.show.terminal.marks import UNICODE, VERDICT_STYLE
@@ -127,6 +127,12 @@ class _Writer(Writer):
         for one in diagnosis.observations[:UNUSUAL]:
             yield self.text(f"Also unusual: {self.short(str(one))}.")
 
+    def ranks(self, diagnosis: Diagnosis) -> Iterator[RenderableType]:
+        """Yield the state of each rank of a job."""
+        if diagnosis.ranks:
+            told = ranks_line(diagnosis.ranks, f" {self.marks.dot} ")
+            yield self.text(told[:1].upper() + told[1:], "dim")
+
     def notes(self) -> Iterator[RenderableType]:
         """Yield the footnotes."""
         for line in self.footnotes.lines():
@@ -191,6 +197,7 @@ class _Short(_Writer):
         whats = list(dict.fromkeys(one.what for one in diagnosis.unjudged if one.what != AS_WRITTEN))
         if whats:
             yield self.text(f"Not judged: {', '.join(whats[:OTHERS])}{_more(len(whats) - OTHERS)}.", "dim")
+        yield from self.ranks(diagnosis)
         if facts := facts_line(diagnosis.run, f" {self.marks.dot} ", brief=True):
             yield self.text(facts, "dim")
         page = f", or neuraldbg causes {diagnosis.hypotheses[0].cause}" if diagnosis.hypotheses else ""
@@ -238,6 +245,7 @@ class _Long(_Writer):
         yield Text()
         for said in (diagnosis.run.get("schedules") or ())[:BRIEF]:
             yield self.text(self.clean(sentence(said[:1].upper() + said[1:])), "dim")
+        yield from self.ranks(diagnosis)
         facts = facts_line(diagnosis.run, f" {self.marks.dot} ")
         if facts:
             yield self.text(facts, "dim")

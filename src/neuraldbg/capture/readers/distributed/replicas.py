@@ -75,7 +75,8 @@ class Replicas(Reader):
             self._wrappers[call.model.name] = name_of(outer)
             self._broadcast = self._broadcast or attribute(outer, "broadcast_buffers") is True
         else:
-            self._wrappers.setdefault(call.model.name, "")
+            sharded = any(kind.__name__ == "FSDPModule" for kind in type(root).__mro__)
+            self._wrappers.setdefault(call.model.name, name_of(root) if sharded else "")
         self._inputs = _read_inputs([x for _, x in leaves((call.args, call.kwargs))][:_INPUTS])
 
     def step_begins(self, stream: Stream, opt: Optimizer) -> None:

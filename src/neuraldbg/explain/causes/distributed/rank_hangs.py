@@ -11,8 +11,8 @@ Symptoms
 
 Evidence
     The last step of each rank, and how it ended: ranks that wait have an error of a collective, or were ended from
-    outside; the one that did not come has an earlier step or has ended. Dumps of torch's flight recorder beside the
-    run files say in which collective each rank was.
+    outside; the one that did not come has an earlier step, has ended, or stood in a line that is no collective. A job
+    that was ended by a signal must have stood still for thirty steps.
 
 What to do
     Make all ranks take the same number of steps (``drop_last``, ``DistributedSampler``, ``Join``), and call the same
@@ -26,9 +26,10 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import Cause
 from neuraldbg.explain.evidence.ranks import rank_words
-from neuraldbg.explain.evidence.wording import plural
+from neuraldbg.explain.evidence.wording import number, plural
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.kinds import SourceLine
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -39,44 +40,113 @@ WAITS = re.compile(
     r"timed out|timeout|connection (closed|reset)|broken pipe|remote process exited|watchdog|collective", re.IGNORECASE
 )
 """Words of the errors with which a rank ends that has waited for another."""
+MEETS = re.compile(
+    r"backward\(|all_reduce|all_gather|reduce_scatter|broadcast|barrier|\.wait\(|\.step\(|monitored|recv\("
+)
+"""Calls in which a rank waits for others."""
 NEAR = 2
 """Steps by which ranks may differ that are in the same collective."""
+LONG, LEAST_S = 30.0, 5.0
+"""Usual steps, and seconds, that a job must have stood still before it was ended from outside."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh ranks that waited, beside those that ended earlier or stand behind."""
+    """Weigh ranks that waited, beside those that ended earlier, stand behind, or were somewhere else."""
     job = case.job
     if job is None:
         return None
     waiting = [rank for rank, run in job.runs.items() if _waits(run.info.outcome.kind, run.info.outcome.message)]
-    done = {rank: run.steps for rank, run in job.runs.items() if run.info.outcome.kind == "completed"}
-    rest = {rank: run.steps for rank, run in job.runs.items()}
     if not waiting or any(_own_error(job, rank) for rank in job.runs):
         return None
-    missed: tuple[int, ...] = ()
-    behind = min(rest, key=lambda rank: rest[rank])
-    most = max(rest.values())
     weigh = Weighing()
-    if done and min(done.values()) < most + 1:
-        missed = tuple(sorted(done))
-        whom, them = sorted(done), "it" if len(done) == 1 else "them"
-        weigh.speaks(
-            f"{rank_words(whom)} ended after {plural(min(done.values()), 'step')} while {rank_words(waiting)} waited "
-            f"for {them} in step {max(rest[rank] for rank in waiting)}",
-            5.0,
-        )  # fmt: skip
-        said = f"{rank_words(whom)} had fewer steps than the others and left the loop"
-        code = "loader = DataLoader(dataset, batch_size, sampler=DistributedSampler(dataset, drop_last=True))"
-        fix = "Let all ranks take the same number of steps, or wrap the loop in torch's Join."
-    elif rest[behind] < most - NEAR:
-        weigh.speaks(f"rank {behind} stands at step {rest[behind]}, the others at {most}", 4.0)
-        missed = (behind,)
-        said, code = f"rank {behind} did not go on after step {rest[behind]}", ""
-        fix = f"Look at what rank {behind} does there: its stack (py-spy dump), its data, its machine."
-    else:
+    found = _left(job, waiting, weigh) or _behind(job, weigh) or _elsewhere(job, weigh)
+    if found is None:
         return None
-    return weigh.conclude(f"a job that hangs: {said}", Remedy(fix, code), step=most, failure="a job that hangs",
-                          ranks=missed)  # fmt: skip
+    missed, said, remedy = found
+    return weigh.conclude(
+        f"a job that hangs: {said}",
+        remedy,
+        step=max(run.steps for run in job.runs.values()),
+        failure="a job that hangs",
+        ranks=missed,
+        at=_line(job, missed[0]),
+        doing="this rank stood",
+    )
+
+
+def _left(job: Ranks, waiting: list[int], weigh: Weighing) -> tuple[tuple[int, ...], str, Remedy] | None:
+    """Weigh ranks that have ended while others waited for them."""
+    done = {rank: run.steps for rank, run in job.runs.items() if run.info.outcome.kind == "completed"}
+    steps = {rank: run.steps for rank, run in job.runs.items()}
+    if not done or min(done.values()) > max(steps.values()):
+        return None
+    whom, them = sorted(done), "it" if len(done) == 1 else "them"
+    weigh.speaks(
+        f"{rank_words(whom)} ended after {plural(min(done.values()), 'step')} while {rank_words(waiting)} waited for "
+        f"{them} in step {max(steps[rank] for rank in waiting)}",
+        5.0,
+    )  # fmt: skip
+    return (
+        tuple(whom),
+        f"{rank_words(whom)} had fewer steps than the others and left the loop",
+        Remedy(
+            "Let all ranks take the same number of steps, or wrap the loop in torch's Join.",
+            "loader = DataLoader(dataset, batch_size, sampler=DistributedSampler(dataset, drop_last=True))",
+        ),
+    )
+
+
+def _behind(job: Ranks, weigh: Weighing) -> tuple[tuple[int, ...], str, Remedy] | None:
+    """Weigh a rank that stands several steps behind the others."""
+    steps = {rank: run.steps for rank, run in job.runs.items()}
+    behind = min(steps, key=lambda rank: steps[rank])
+    if steps[behind] >= max(steps.values()) - NEAR or not _stood(job, weigh):
+        return None
+    weigh.speaks(f"rank {behind} stands at step {steps[behind]}, another one at {max(steps.values())}", 4.0)
+    return (behind,), f"rank {behind} did not go on after step {steps[behind]}{_at(job, behind)}", _look(job, behind)
+
+
+def _elsewhere(job: Ranks, weigh: Weighing) -> tuple[tuple[int, ...], str, Remedy] | None:
+    """Weigh a rank that was ended outside of any collective while the others were in one."""
+    texts = {rank: run.info.outcome.text for rank, run in job.runs.items()}
+    missing = tuple(rank for rank, text in texts.items() if text and not MEETS.search(text))
+    waited = [rank for rank, text in texts.items() if text and MEETS.search(text)]
+    if not missing or not waited or len(missing) > len(waited) or not _stood(job, weigh):
+        return None
+    said = f"{rank_words(waited)} waited in `{texts[waited[0]]}`, while {rank_words(missing)} stood in "
+    weigh.speaks(f"{said}`{texts[missing[0]]}`", 4.0)
+    first = missing[0]
+    return missing, f"{rank_words(missing)} did not come to where the others wait{_at(job, first)}", _look(job, first)
+
+
+def _stood(job: Ranks, weigh: Weighing) -> bool:
+    """Weigh how long the job stood still before it was ended; return False if that was not long."""
+    idle, usual = min(job.idle(rank) for rank in job.runs)
+    if idle < max(LEAST_S, LONG * usual):
+        return False
+    weigh.speaks(
+        f"no rank made a step in the last {number(idle)} s, where a step takes {number(usual)} s", 2.0, idle, LEAST_S
+    )
+    return True
+
+
+def _at(job: Ranks, rank: int) -> str:
+    outcome = job.runs[rank].info.outcome
+    return f": it stood at {outcome.where}, `{outcome.text}`" if outcome.where and outcome.text else ""
+
+
+def _line(job: Ranks, rank: int) -> SourceLine | None:
+    outcome = job.runs[rank].info.outcome
+    file, _, line = outcome.where.rpartition(":")
+    return SourceLine(file, int(line), outcome.text) if file and line.isdigit() else None
+
+
+def _look(job: Ranks, rank: int) -> Remedy:
+    where = job.runs[rank].info.outcome.where
+    if not where:
+        return Remedy(f"Look at what rank {rank} does there: its stack (py-spy dump), its data, its machine.")
+    said = f"Look at {where} on rank {rank}: what does it wait for?"
+    return Remedy(f"{said} All ranks are to call the same collectives in the same order.")
 
 
 def _waits(kind: str, message: str) -> bool:
@@ -96,6 +166,6 @@ CAUSE = Cause(
     tier=Tier.CERTAIN,
     explains=frozenset(),
     judge=judge,
-    place="backward",
+    place="step",
     page=__doc__ or "",
 )

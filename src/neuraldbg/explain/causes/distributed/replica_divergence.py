@@ -211,6 +211,6 @@ CAUSE = Cause(
     tier=Tier.CERTAIN,
     explains=BLOW_UP | STALL,
     judge=judge,
-    place="backward",
+    place="step",
     page=__doc__ or "",
 )

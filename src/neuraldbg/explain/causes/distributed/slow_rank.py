@@ -68,8 +68,7 @@ def judge(case: Case) -> Finding | None:
         Remedy(
             "Give its DataLoader more workers, or its files a faster disk."
             if data
-            else "Profile that rank, and look for what else its machine does.",
-            "neuraldbg run --profile ...",
+            else "Profile it (`neuraldbg run --profile`), and look for what else its machine does.",
         ),
         step=0,
         ranks=(slow,),
