@@ -16,6 +16,11 @@ _MOST = 10**6
 """Largest number that is accepted as a rank: a larger one means that the variable has another purpose."""
 
 
+SPAWNED = "NEURALDBG_SPAWNED"
+"""Environment variable of a process that ``torch.multiprocessing.spawn`` has started: "rank/world/job". The variables
+of torchrun are the program's to set there."""
+
+
 @dataclass(frozen=True)
 class Rank:
     """The rank of a process, and the number of processes."""
@@ -64,6 +69,9 @@ def own_rank(environment: Mapping[str, str] = os.environ) -> Rank:
     def read(name: str) -> int | None:
         return _number(environment.get(name))
 
+    if SPAWNED in environment:
+        rank, world = (_number(part) or 0 for part in f"{environment[SPAWNED]}//".split("/")[:2])
+        return Rank(rank, world or 1, rank, world or 1, environment[SPAWNED].partition("/")[2].partition("/")[2])
     job = environment.get("TORCHELASTIC_RUN_ID", "")
     return Rank(
         read("RANK") or 0,

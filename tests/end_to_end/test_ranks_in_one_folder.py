@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from tests.end_to_end.place import DATA, HEAD, MODEL, TRAIN, Place, healthy
+from tests.guest.rank_environment import free_port
 
 RANKS = (
     HEAD
@@ -90,6 +91,38 @@ def test_workers_that_are_started_again_continue_the_record(place: Place) -> Non
     explained = " ".join(place.tool("explain", "run").out.split())
     assert "started the workers again once: attempt 1 ended on rank 1 after 12 steps" in explained
     assert "the node is gone" in explained
+
+
+SPAWN = """
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+def train(rank, world, port):
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world)
+    torch.manual_seed(rank)
+    net = nn.parallel.DistributedDataParallel(model)
+    opt = torch.optim.Adam(net.parameters(), lr=1e-2)
+    for a, b in batches(30):
+        opt.zero_grad()
+        if rank == 1 and opt.state and next(iter(opt.state.values()))["step"] == 20:
+            a[3, 5] = float("nan")
+        F.cross_entropy(net(a), b).backward()
+        opt.step()
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    mp.spawn(train, args=(2, PORT), nprocs=2)
+    print("trained")
+"""
+
+
+def test_spawned_processes_are_watched(place: Place) -> None:
+    done = place.run(source=HEAD + DATA + MODEL + SPAWN.replace("PORT", str(free_port())))
+    assert (done.status, done.out) == (0, "trained\n"), done.err
+    said = " ".join(done.err.split())
+    assert "On rank 1 of 2, the loss became NaN at step 20." in said
+    assert "It reached rank 0 in the averaged gradients of step 20." in said
+    assert "Saved in run See it with: neuraldbg report run" in said
 
 
 @pytest.mark.long

@@ -444,6 +444,8 @@ def _text(
         console = Console(file=out)
         with console.capture() as printed:
             place, beside = _place(file, request) if file is not None else ("", "")
+            if file is not None and diagnosis.ranks:  # of all ranks, whose files lie in one folder
+                place, beside = _typed(file.parent, request), ""
             saved = f"Saved in {place}{beside}" if place else ""
             print_diagnosis(diagnosis, console, verbose=request.verbose, saved=saved)
             if request.further.words is not None and (said := request.further.words(diagnosis)):

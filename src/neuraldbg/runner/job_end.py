@@ -23,7 +23,8 @@ def of_job(watch: Watch, place: Rank) -> Diagnosis | None:
     """Return the diagnosis of all ranks, on rank 0 of a job that left run files of several; else None. A problem is
     added to those of the watch.
     """
-    if place.world < 2 or place.rank or watch.file is None:
+    spawned = watch.spawns is not None and watch.spawns.count > 1
+    if watch.file is None or not (spawned or (place.world > 1 and not place.rank)):
         return None
     try:
         with watch.present():

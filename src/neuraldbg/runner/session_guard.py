@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from neuraldbg.raised import passes, words_of
 from neuraldbg.runner.import_hook import when_imported
+from neuraldbg.runner.spawned import watch_spawned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from neuraldbg.runner.ending import Ending
     from neuraldbg.runner.script import Program
     from neuraldbg.runner.shadowed_modules import Shadowed
+    from neuraldbg.runner.spawned import Spawns
 
     OnStep = Callable[[Step, tuple[Event, ...]], None]
 
@@ -121,6 +123,9 @@ class Watch:
         """Returns a context in which imports find our modules, even if the program's folder has modules of the same
         names."""
         self.session: Session | None = None
+        self.options: Mapping[str, Any] = options or {}
+        self.spawns: Spawns | None = None
+        """The processes that the program spawns to train in; None before the session has started."""
         self.problems: list[str] = []
         self.unwatched = False
         """True if the program ended without importing torch: there is no session, run file or diagnosis."""
@@ -193,6 +198,7 @@ class Watch:
             self._fail("watching could not start, the program runs without it", error)
         else:
             self.session = session
+            self.spawns = watch_spawned(self.folder, self.program, self.options)
         finally:
             self._starting = False
 

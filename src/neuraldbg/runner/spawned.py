@@ -1,0 +1,105 @@
+"""Processes that a program spawns to train in (``torch.multiprocessing.spawn``): each gets a session of its own.
+
+The function that the program hands to ``spawn`` is wrapped by a picklable object, which starts a session in the new
+process before it calls the function. Forked processes are left alone: they hold a copy of the session's own state.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.ranks import SPAWNED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from neuraldbg.runner.script import Program
+
+_MODULE = "torch.multiprocessing.spawn"
+_HANDED_ON = ("overhead", "probes", "profile")
+"""Options of the session that spawned processes get, too."""
+
+
+class Spawns:
+    """The processes that a program has spawned."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """Number of processes of the newest call; 0 if there was none."""
+
+
+class Watched:
+    """A function to be called in a spawned process, under a session."""
+
+    def __init__(
+        self, function: Callable[..., Any], folder: str, world: int, job: str, told: Mapping[str, Any]
+    ) -> None:
+        self.function, self.folder, self.world, self.job, self.told = function, folder, world, job, dict(told)
+
+    def __call__(self, rank: int, *args: Any) -> Any:
+        """Call the function as its process would have done without us."""
+        os.environ[SPAWNED] = f"{rank}/{self.world}/{self.job}"
+        session = self._session()
+        if session is None:
+            return self.function(rank, *args)
+        error: BaseException | None = None
+        try:
+            return self.function(rank, *args)
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            self._stop(session, error)
+
+    def _session(self) -> Any:
+        """Return a session that has started; None if it cannot: the program runs without it."""
+        try:
+            from neuraldbg.session import NeuralDbg  # noqa: PLC0415 (in the new process alone)
+
+            session = NeuralDbg(discover=True, out=self.folder, **self.told)
+            session.start()
+        except Exception as error:  # noqa: BLE001 (a debugger must not break what it watches)
+            sys.stderr.write(f"neuraldbg: a spawned process is not watched: {type(error).__name__}: {error}\n")
+            return None
+        return session
+
+    def _stop(self, session: Any, error: BaseException | None) -> None:
+        from neuraldbg.runner.ending import Ending  # noqa: PLC0415 (as above)
+        from neuraldbg.runner.session_guard import working_folder  # noqa: PLC0415 (as above)
+
+        try:
+            session.stop(Ending(error).outcome(working_folder()))
+        except Exception as failed:  # noqa: BLE001 (as above)
+            sys.stderr.write(f"neuraldbg: a spawned process was not saved: {type(failed).__name__}: {failed}\n")
+
+
+def watch_spawned(folder: Path | None, program: Program, options: Mapping[str, Any]) -> Spawns:
+    """Have the processes that the program spawns from now on watched, with run files in the same folder."""
+    spawns = Spawns()
+    module = sys.modules.get(_MODULE)
+    started = getattr(module, "start_processes", None)
+    if folder is None or module is None or not callable(started):
+        return spawns
+    told = {name: options[name] for name in _HANDED_ON if name in options}
+    told |= {"script": program.target, "argv": program.argv}
+
+    @wraps(started)
+    def start_processes(
+        fn: Callable[..., Any], args: Any = (), nprocs: int = 1, join: bool = True, daemon: bool = False,
+        start_method: str = "spawn", **more: Any,
+    ) -> Any:  # fmt: skip
+        if nprocs > 1 and start_method != "fork":
+            spawns.count = nprocs
+            fn = Watched(fn, str(folder), nprocs, uuid.uuid4().hex, told)
+        return started(fn, args, nprocs, join, daemon, start_method, **more)
+
+    module.start_processes = start_processes  # type: ignore[attr-defined]
+    package = sys.modules["torch.multiprocessing"]
+    if getattr(package, "start_processes", None) is started:
+        package.start_processes = start_processes  # type: ignore[attr-defined]
+    return spawns
