@@ -49,12 +49,11 @@ def main(names: list[str]) -> None:
         first = next((h for h in found.hypotheses if h.confidence >= CREDIBLE), None)
         told = f"{first.cause} {first.confidence:.2f} ranks {first.ranks} step {first.step}" if first else ""
         print(f"{one.name}: wanted {one.cause or 'nothing'}; {found.verdict} {told}", flush=True)
-        if one.cause:
-            hit = first is not None and first.cause in (one.cause, *one.also)
-            there = hit and (one.rank is None or one.rank in first.ranks or f"rank {one.rank}" in first.sentence)
-            right += hit
-            placed += bool(there and first.step is not None and one.steps[0] <= first.step <= one.steps[1])
-        else:
+        if one.cause and first is not None and first.cause in (one.cause, *one.also):
+            there = one.rank is None or one.rank in first.ranks or f"rank {one.rank}" in first.sentence
+            right += 1
+            placed += there and first.step is not None and one.steps[0] <= first.step <= one.steps[1]
+        elif not one.cause:
             alarms += found.verdict in ("failing", "suspect")
     print(f"first cause right {right} of {len(faults)}, with rank and step {placed}; alarms {alarms} of {len(sound)}")
 

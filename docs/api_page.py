@@ -71,7 +71,7 @@ run = neuraldbg.load("runs/one")
 """.lstrip()
 API = {
     "A training that is watched": "neuraldbg: NeuralDbg",
-    "A saved run": "neuraldbg: load Run",
+    "A saved run": ("neuraldbg: load Run Job", "neuraldbg.job: Attempt"),
     "Answers": (
         "neuraldbg.nouns.explanations: Explanations",
         "neuraldbg.nouns: Chain ChainNode ChainEdge",
@@ -81,6 +81,7 @@ API = {
     "The diagnosis": (
         "neuraldbg: Diagnosis Hypothesis Evidence",
         "neuraldbg.nouns: Remedy Edit CodeLine Observation Unjudged",
+        "neuraldbg.nouns.rank_state: RankState",
         "neuraldbg: Event",
     ),
     "The comparison of two runs": (

@@ -20,7 +20,7 @@ torch.manual_seed(0)
 digits = load_digits()
 images = (torch.tensor(digits.data, dtype=torch.float32) - 4.9) / 6
 dataset = TensorDataset(images, torch.tensor(digits.target))
-sampler = DistributedSampler(dataset)
+sampler: DistributedSampler[int] = DistributedSampler(dataset)
 loader = DataLoader(dataset, batch_size=32, sampler=sampler, drop_last=True)
 
 model = DistributedDataParallel(nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)))

@@ -38,7 +38,7 @@ PROGRAMS = (
     "faults/injectors/", "faults/programs/", "faults/scripts/", "guest/killed/", "guest/programs/", "guest/ranks/",
 )  # fmt: skip
 """Folders of programs that tests run: no modules of tests."""
-APART = {".", "end_to_end", "faults", "faults/late", "guest", "session", "typing"}
+APART = {".", "end_to_end", "faults", "faults/late", "guest", "ranks", "session", "typing"}
 """Folders of tests that are about no one folder of the package."""
 
 

@@ -48,9 +48,9 @@ class Attempt:
 class Job:
     """The runs of all ranks that train one model together.
 
-    >>> job = neuraldbg.Job.load("runs/job")
+    >>> job = neuraldbg.Job.load("runs/one")
     >>> job
-    <Job: 2 of 2 ranks, 40 steps>
+    <Job: 1 of 1 rank, 40 steps>
     """
 
     def __init__(self, runs: Mapping[int, Run], attempts: tuple[Attempt, ...] = ()) -> None:
@@ -66,6 +66,9 @@ class Job:
         """Read the newest job of a folder. A run of a single process is a job of one rank.
 
         Raises RunNotFound if the folder holds no run. Files that cannot be read are left out, and named in ``unread``.
+
+        >>> sorted(neuraldbg.Job.load("runs/one").runs)
+        [0]
         """
         folder = Path(arguments.path(path, "the folder of the job"))
         files = run_files(folder) if folder.is_dir() else {}
@@ -90,17 +93,21 @@ class Job:
 
     @property
     def world(self) -> int:
-        """Number of ranks that the launcher started."""
+        """Number of ranks that the launcher started.
+
+        >>> neuraldbg.Job.load("runs/one").world
+        1
+        """
         return max([len(self.runs), *(int(run.info.job.get("world", 1)) for run in self.runs.values())])
 
     def __repr__(self) -> str:
         steps = max(run.steps for run in self.runs.values())
-        return f"<Job: {len(self.runs)} of {self.world} ranks, {steps:,} steps>"
+        return f"<Job: {len(self.runs)} of {self.world} rank{'s' * (self.world > 1)}, {steps:,} steps>"
 
     def diagnose(self) -> Diagnosis:
         """Return the diagnosis of all ranks together: see ``Run.diagnose``. Raises RunDamaged as that does.
 
-        >>> neuraldbg.Job.load("runs/job").diagnose().verdict
+        >>> neuraldbg.Job.load("runs/one").diagnose().verdict
         'failing'
         """
         return self._diagnosis

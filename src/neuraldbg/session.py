@@ -118,9 +118,8 @@ class NeuralDbg(Questions, SessionControls, Shown):
         elif not discover:
             raise ConfigError("NeuralDbg needs a model, or discover=True to find the models by itself")
         self._model, self._discover = model, discover
-        self._halts = Halts(
-            one_of(halt, (bool, TriggerEngine), "halt: give True, False or a TriggerEngine"), self.settings.trigger
-        )
+        asked = one_of(halt, (bool, TriggerEngine), "halt: give True, False or a TriggerEngine")
+        self._halts = Halts(asked, self.settings.trigger)
         self._watch = Watch(self.settings.thresholds)
         self._capture = Capture(
             self.settings.capture,
@@ -137,8 +136,7 @@ class NeuralDbg(Questions, SessionControls, Shown):
         if self._snapshots is not None and model is not None:
             self._snapshots.check(model)
         self._ring = RingBuffer(self.settings.record.ring, ring_bytes(self.settings.record))
-        self._on_step = function(on_step, "on_step")
-        self._breakpoints = Breakpoints(UserCalls())
+        self._on_step, self._breakpoints = function(on_step, "on_step"), Breakpoints(UserCalls())
         self._info = RunInfo(text(script, "script"), texts(argv, "argv"), versions=versions(), note=text(note, "note"),
                              job=own_rank().told())  # fmt: skip
         self._recorder: Recorder | None = None

@@ -77,7 +77,10 @@ def _job(path: Path, file: Path) -> Job | None:
     if path.is_file():
         return None
     from neuraldbg.job import Job  # noqa: PLC0415 (see command.py)
+    from neuraldbg.record import run_files  # noqa: PLC0415
 
+    if not any(name.rank for name in run_files(file.parent)):  # of one rank: the others there are older runs
+        return None
     job = Job.load(file.parent)
     return job if len(job.runs) > 1 else None
 

@@ -38,7 +38,7 @@ from neuraldbg.ranks import Rank, launched_at, own_rank
 from neuraldbg.runner.ending import Ending, die_interrupted
 from neuraldbg.runner.hidden_packages import apart
 from neuraldbg.runner.job_end import of_job
-from neuraldbg.runner.launchers import handed_on, launcher_of, own_options
+from neuraldbg.runner.launchers import become, handed_on, launcher_of, own_options
 from neuraldbg.runner.script import execute, folder_of, resolve
 from neuraldbg.runner.session_guard import MakeSession, Watch, torch_session, working_folder
 from neuraldbg.runner.shadowed_modules import Shadowed
@@ -150,7 +150,7 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     FILE becomes FILE-rank<R> for all but rank 0, which prints one diagnosis of all ranks, diagnosis-job.json.
     """
     if (launcher := launcher_of(command, module=module)) is not None:
-        return lambda: _hand_on(handed_on(*launcher, own_options(command)))
+        return lambda: become(handed_on(*launcher, own_options(command)))
     program = resolve(command[0], tuple(command[1:]), module=module)
     rank = own_rank()
     options: dict[str, Any] = {
@@ -161,9 +161,8 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     options |= keywords_of(asked, rank, quiet=quiet)
     folder = folder_for(out, program.stem)
     if trace is not None and (profile is False or folder is None):
-        raise click.UsageError(
-            "--trace is a part of the profile, saved beside the run: leave out --no-profile, or give -o"
-        )
+        said = "--trace is a part of the profile, saved beside the run: leave out --no-profile, or give -o"
+        raise click.UsageError(said)
     options |= {**({} if profile is None else {"profile": profile}), **({} if trace is None else {"trace": trace})}
     request = Request(
         program,
@@ -179,14 +178,6 @@ def COMMAND(  # noqa: N802 (the name is the contract)
         further=further,
     )
     return lambda: launch(request)
-
-
-def _hand_on(command: list[str]) -> int:
-    """Become the launcher, whose workers run under the tool."""
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            stream.flush()
-    os.execv(command[0], command)  # noqa: S606 (it is what the user asked for)
 
 
 def folder_for(out: str | None, stem: str) -> Path | None:

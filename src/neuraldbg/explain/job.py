@@ -18,8 +18,9 @@ from neuraldbg.explain.evidence.ranks import Ranks, rank_words
 from neuraldbg.explain.evidence.wording import plural
 from neuraldbg.explain.finding import Tier
 from neuraldbg.nouns import Unjudged
-from neuraldbg.nouns.diagnosis import VERDICTS, RankState
+from neuraldbg.nouns.diagnosis import VERDICTS
 from neuraldbg.nouns.facts.ranks import RanksFact
+from neuraldbg.nouns.rank_state import RankState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

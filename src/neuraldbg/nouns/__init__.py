@@ -37,7 +37,6 @@ from neuraldbg.nouns.diagnosis import (
     Evidence,
     Hypothesis,
     Observation,
-    RankState,
     Remedy,
     Unjudged,
 )
@@ -86,7 +85,6 @@ __all__ = [
     "Layout",
     "Observation",
     "Outcome",
-    "RankState",
     "Remedy",
     "RunInfo",
     "RunRecord",

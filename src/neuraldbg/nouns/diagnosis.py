@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from neuraldbg.nouns.event import Event
+    from neuraldbg.nouns.rank_state import RankState
 
 SCHEMA = "neuraldbg.diagnosis/1"
 UNUSUAL = 3
@@ -158,7 +159,7 @@ class Hypothesis:
     began between the two. None if ``step`` is exact, or nothing earlier was read."""
 
     ranks: tuple[int, ...] = ()
-    """Ranks of the job on which the cause was found; empty if it is about all, or the program has one process."""
+    """Ranks of the job on which the cause was found; empty if it is on all, or there is one process."""
 
     @property
     def label(self) -> str:
@@ -321,31 +322,6 @@ class Observation:
 
 
 @frozen(kw_only=False)
-class RankState:
-    """One rank of a job in the diagnosis of all of them: its own verdict, how far it came, and how it ended."""
-
-    rank: int
-    """Rank of the process."""
-    verdict: str
-    """Verdict of the rank judged alone."""
-    steps: int
-    """Number of its optimizer steps."""
-    outcome: str = "completed"
-    """Kind of its end, as in ``Outcome.kind``."""
-    symptom: str = ""
-    """Its worst symptom in words, without a full stop; "" if there is none."""
-    step: int | None = None
-    """First step of that symptom. None if there is none, or it is not known."""
-    host: str = ""
-    """Name of its machine; "" if it is not known."""
-
-    def __str__(self) -> str:
-        when = f" from step {self.step}" if self.step is not None else ""
-        ended = "" if self.outcome == "completed" else f", {self.outcome} after {self.steps:,} steps"
-        return f"rank {self.rank} {self.verdict}{when}{ended}"
-
-
-@frozen(kw_only=False)
 class Diagnosis:
     """The diagnosis of a run. ``to_dict()`` is the JSON of ``diagnosis.json``.
 
@@ -437,8 +413,7 @@ class Diagnosis:
 # ---------------------------------------------------------------- as HTML, for notebooks
 
 VERDICT_COLOUR = {"failing": "#D55E00", "suspect": "#E69F00", "healthy": "#009E73", "inconclusive": "#56B4E9"}
-"""Colour of the edge beside each verdict (Okabe and Ito's, visible on light and dark ground); the word says the same.
-"""
+"""Colour of the edge beside each verdict, Okabe and Ito's: visible on light and dark ground; the word says the same."""
 VERDICT_STYLE = "border-left:5px solid;padding-left:.6em;margin:.3em 0"
 
 
@@ -457,9 +432,7 @@ def diagnosis_html(diagnosis: Diagnosis) -> str:
         title = f"{_label(hypothesis)} {percent(hypothesis.confidence)}{_place(hypothesis)}"
         parts.append(f"<details{opened}><summary>{title}</summary>{_body(hypothesis)}</details>")
     parts.append(_chain(diagnosis.chain))
-    if diagnosis.ranks:
-        told = listed(safe(str(one)) for one in diagnosis.ranks)
-        parts.append(f"<details><summary>Ranks ({len(diagnosis.ranks)})</summary>{told}</details>")
+    parts += [f"<p>Ranks:</p>{listed(safe(str(one)) for one in diagnosis.ranks)}"] * bool(diagnosis.ranks)
     if diagnosis.observations:
         parts.append(f"<h4>Also unusual</h4>{listed(safe(str(one)) for one in diagnosis.observations[:UNUSUAL])}")
     if diagnosis.unjudged:
@@ -496,9 +469,8 @@ def _body(hypothesis: Hypothesis) -> str:
         parts.append(f"<p>Tried:</p>{listed(tried)}")
     if hypothesis.remedy.text:
         parts.append(f"<p><b>Fix:</b> {safe(hypothesis.remedy.text)}</p>")
-    if hypothesis.remedy.code:
-        lines = hypothesis.remedy.code.strip("\n").expandtabs(4).split("\n")
-        parts.append(f"<pre>{'<br>'.join(safe(line) for line in lines)}</pre>")
+    if code := hypothesis.remedy.code:
+        parts.append(f"<pre>{'<br>'.join(map(safe, code.strip(chr(10)).expandtabs(4).splitlines()))}</pre>")
     return f'<div style="margin-left:1.2em">{"".join(parts)}</div>'
 
 

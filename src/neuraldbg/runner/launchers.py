@@ -7,6 +7,7 @@ arguments is the script.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -35,9 +36,7 @@ def _launch() -> argparse.ArgumentParser:
 
 
 def _accelerate() -> argparse.ArgumentParser:
-    from accelerate.commands.launch import (  # type: ignore[import-untyped]  # noqa: PLC0415
-        launch_command_parser,
-    )
+    from accelerate.commands.launch import launch_command_parser  # noqa: PLC0415 (as above)
 
     parser: argparse.ArgumentParser = launch_command_parser()
     return parser
@@ -96,6 +95,14 @@ def handed_on(launcher: str, args: Sequence[str], options: Sequence[str]) -> lis
         *(sys.executable, "-m", launcher, *own),
         *("-m", "neuraldbg", "run", *options, *inner, *script_args),
     ]
+
+
+def become(command: list[str]) -> int:
+    """Become the launcher, whose workers run under the tool."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    os.execv(command[0], command)  # noqa: S606 (it is what the user asked for)
 
 
 def own_options(command: Sequence[str]) -> list[str]:

@@ -164,6 +164,8 @@ class Watch:
             self._start()
         if self.session is None:
             return None
+        if self.spawns is not None:
+            self.spawns.restore()
         try:
             with self.present():
                 self.session.stop(ending.outcome(self.home))

@@ -10,13 +10,13 @@ import os
 import sys
 import uuid
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.ranks import SPAWNED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from neuraldbg.runner.script import Program
 
@@ -31,6 +31,19 @@ class Spawns:
     def __init__(self) -> None:
         self.count = 0
         """Number of processes of the newest call; 0 if there was none."""
+        self._replaced: list[tuple[Any, Any, Any]] = []
+
+    def replace(self, owner: Any, ours: Any, theirs: Any) -> None:
+        """Put our ``start_processes`` into a module."""
+        owner.start_processes = ours
+        self._replaced.append((owner, ours, theirs))
+
+    def restore(self) -> None:
+        """Put the program's functions back, unless somebody else has replaced ours."""
+        while self._replaced:
+            owner, ours, theirs = self._replaced.pop()
+            if getattr(owner, "start_processes", None) is ours:
+                owner.start_processes = theirs
 
 
 class Watched:
@@ -70,10 +83,9 @@ class Watched:
 
     def _stop(self, session: Any, error: BaseException | None) -> None:
         from neuraldbg.runner.ending import Ending  # noqa: PLC0415 (as above)
-        from neuraldbg.runner.session_guard import working_folder  # noqa: PLC0415 (as above)
 
         try:
-            session.stop(Ending(error).outcome(working_folder()))
+            session.stop(Ending(error).outcome(Path.cwd()))
         except Exception as failed:  # noqa: BLE001 (as above)
             sys.stderr.write(f"neuraldbg: a spawned process was not saved: {type(failed).__name__}: {failed}\n")
 
@@ -82,7 +94,7 @@ def watch_spawned(folder: Path | None, program: Program, options: Mapping[str, A
     """Have the processes that the program spawns from now on watched, with run files in the same folder."""
     spawns = Spawns()
     module = sys.modules.get(_MODULE)
-    started = getattr(module, "start_processes", None)
+    started: Any = getattr(module, "start_processes", None)
     if folder is None or module is None or not callable(started):
         return spawns
     told = {name: options[name] for name in _HANDED_ON if name in options}
@@ -98,8 +110,7 @@ def watch_spawned(folder: Path | None, program: Program, options: Mapping[str, A
             fn = Watched(fn, str(folder), nprocs, uuid.uuid4().hex, told)
         return started(fn, args, nprocs, join, daemon, start_method, **more)
 
-    module.start_processes = start_processes  # type: ignore[attr-defined]
-    package = sys.modules["torch.multiprocessing"]
-    if getattr(package, "start_processes", None) is started:
-        package.start_processes = start_processes  # type: ignore[attr-defined]
+    for owner in (module, sys.modules["torch.multiprocessing"]):
+        if getattr(owner, "start_processes", None) is started:
+            spawns.replace(owner, start_processes, started)
     return spawns

@@ -18,6 +18,7 @@ import numpy as np
 from neuraldbg.capture.guest.tensor_kinds import unheard
 from neuraldbg.capture.readers.reader import Reader
 from neuraldbg.errors import TrainingHalted
+from neuraldbg.ranks import own_rank
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,6 +66,8 @@ MEMBERS: tuple[str, ...] = (
     "precision.grad_scaler",
 )
 """Modules of this package, sorted; each defines ``READER``."""
+OF_JOBS = frozenset({"distributed.replicas"})
+"""Members that a program of one process has no use for."""
 MOMENTS = (
     "resumes",
     "call_begins",
@@ -89,8 +92,11 @@ class Readers:
 
     def __init__(self, scene: Scene, members: tuple[str, ...] = MEMBERS) -> None:
         self.scene = scene
+        several = own_rank().world > 1
         self.all: tuple[Reader, ...] = tuple(
-            importlib.import_module(f"{__name__}.{member}").READER(scene) for member in members
+            importlib.import_module(f"{__name__}.{member}").READER(scene)
+            for member in members
+            if several or member not in OF_JOBS
         )
         self._sort()
         scene.join = self.join
@@ -143,4 +149,5 @@ class Readers:
 
 
 for _member in MEMBERS:  # with the package, so that a session does not begin with thirty imports
-    importlib.import_module(f"{__name__}.{_member}")
+    if _member not in OF_JOBS:
+        importlib.import_module(f"{__name__}.{_member}")

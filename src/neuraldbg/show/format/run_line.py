@@ -9,7 +9,7 @@ from neuraldbg.show.format.safe_text import counted, duration, listed
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from neuraldbg.nouns.diagnosis import RankState
+    from neuraldbg.nouns.rank_state import RankState
 
 NAMES = 2
 """Models or optimizers named before the list is cut."""

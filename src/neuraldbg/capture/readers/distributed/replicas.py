@@ -6,7 +6,6 @@ rank, so that their fingerprints can be compared afterwards. It is at rest in a 
 
 from __future__ import annotations
 
-import socket
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,6 @@ from neuraldbg.capture.readers.reader import Reader
 from neuraldbg.capture.statistics import operation
 from neuraldbg.capture.statistics.nested_tensors import leaves
 from neuraldbg.nouns import FactKey
-from neuraldbg.nouns.facts.replica import NONE
 from neuraldbg.ranks import own_rank
 
 if TYPE_CHECKING:
@@ -108,13 +106,15 @@ class Replicas(Reader):
         self.scene.log(FactKey.REPLICA, fact)
 
     def _ranks(self, world: int, parts: int) -> dict[str, Any]:
+        from socket import gethostname  # noqa: PLC0415 (a program of one process needs none of it)
+
         place, distributed = self._place, torch.distributed
         there = distributed.is_available() and distributed.is_initialized()
         return {
             "rank": int(distributed.get_rank()) if there else place.rank,
             "world": world,
             "local_rank": place.local_rank,
-            "host": socket.gethostname(),
+            "host": gethostname(),
             "job": place.job,
             "restart": place.restart,
             "backend": str(distributed.get_backend()) if there else "",
@@ -171,6 +171,8 @@ def _fingerprints(given: Sequence[Tensor | None]) -> dict[str, Any]:
     """Return the fingerprints of several tensors, as in the fact. Synchronises another device once for each that they
     lie on.
     """
+    from neuraldbg.nouns.facts.replica import NONE  # noqa: PLC0415 (as above)
+
     crc, norms = [NONE] * len(given), [-1.0] * len(given)
     of: dict[Any, list[tuple[int, Tensor]]] = {}
     for at, x in enumerate(given):
