@@ -16,11 +16,6 @@ _MOST = 10**6
 """Largest number that is accepted as a rank: a larger one means that the variable has another purpose."""
 
 
-SPAWNED = "NEURALDBG_SPAWNED"
-"""Environment variable of a process that ``torch.multiprocessing.spawn`` has started: "rank/world/job". The variables
-of torchrun are the program's to set there."""
-
-
 @dataclass(frozen=True)
 class Rank:
     """The rank of a process, and the number of processes."""
@@ -61,17 +56,24 @@ class Rank:
         }
 
 
+_told: list[Rank] = []
+
+
+def take_place(rank: Rank) -> None:
+    """Note the place of a process that no launcher has started: its environment is the program's to set."""
+    _told.append(rank)
+
+
 def own_rank(environment: Mapping[str, str] = os.environ) -> Rank:
-    """Read RANK, WORLD_SIZE and the like, as torchrun sets them. Return rank 0 of 1 if they are not set, or are no
-    numbers.
+    """Return what ``take_place`` was told, else RANK, WORLD_SIZE and the like, as torchrun sets them. Without them, or if
+    they are no numbers, it is rank 0 of 1.
     """
+    if _told:
+        return _told[-1]
 
     def read(name: str) -> int | None:
         return _number(environment.get(name))
 
-    if SPAWNED in environment:
-        rank, world = (_number(part) or 0 for part in f"{environment[SPAWNED]}//".split("/")[:2])
-        return Rank(rank, world or 1, rank, world or 1, environment[SPAWNED].partition("/")[2].partition("/")[2])
     job = environment.get("TORCHELASTIC_RUN_ID", "")
     return Rank(
         read("RANK") or 0,

@@ -58,9 +58,15 @@ LAUNCHERS = {
 }
 
 
+SAYS = """
+import sys
+os.write(1, f"{dist.is_initialized()} {sys.argv[1:]}\\n".encode())  # at once: two processes write
+"""
+
+
 @pytest.mark.parametrize("name", [*LAUNCHERS][:1] + [pytest.param(n, marks=pytest.mark.slow) for n in [*LAUNCHERS][1:]])
 def test_a_launcher_hands_the_tool_on_to_its_workers(name: str, place: Place) -> None:
-    place.write("train.py", RANKS + "import sys\nprint(dist.is_initialized(), sys.argv[1:])\n")
+    place.write("train.py", RANKS + SAYS)
     done = place.tool("run", "-o", "run", "--json", "d.json", *LAUNCHERS[name])
     assert done.status == 0, done.err
     assert done.out.count("False ['--steps', '30']\n") == 2
@@ -123,6 +129,28 @@ def test_spawned_processes_are_watched(place: Place) -> None:
     assert "On rank 1 of 2, the loss became NaN at step 20." in said
     assert "It reached rank 0 in the averaged gradients of step 20." in said
     assert "Saved in run See it with: neuraldbg report run" in said
+
+
+HELPERS = """
+import os
+import torch.multiprocessing as mp
+
+def prepare(rank, folder):
+    open(f"{folder}/{rank}.txt", "w").write(str("NEURALDBG_SPAWNED" in os.environ))
+
+if __name__ == "__main__":
+    mp.spawn(prepare, args=(".",), nprocs=2)
+"""
+
+
+@pytest.mark.slow
+def test_spawned_processes_that_do_not_train_leave_no_file(place: Place) -> None:
+    train = "\n".join("    " + line for line in (TRAIN.format(steps=30)).splitlines())
+    done = place.run(source=HEAD + DATA + MODEL + HELPERS + train)
+    assert done.status == 0, done.err
+    assert {(place.path / f"{rank}.txt").read_text() for rank in range(2)} == {"False"}
+    assert {file.name for file in (place.path / "run").iterdir()} == {"rank0.ndbg", "diagnosis.json"}
+    assert "No known problem found in 30 steps" in done.err
 
 
 @pytest.mark.long

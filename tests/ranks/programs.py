@@ -125,6 +125,7 @@ SEND = "for p in model.parameters():\n    dist.broadcast(p.data, 0)"
 NORM = {"nn.ReLU(), nn.Linear(64, 10)": "nn.BatchNorm1d(64), nn.ReLU(), nn.Linear(64, 10)"}
 UNSENT = {"DistributedDataParallel(model)": "DistributedDataParallel(model, broadcast_buffers=False)"}
 OWN = {"torch.manual_seed(0)\n": "torch.manual_seed(rank)\n"}
+KILLED = {"BATCH": "if rank == 1 and step == 60:\n    import os\n    os.kill(os.getpid(), 9)"}
 FEWER = {"BATCH": "if rank == 1 and step == 90:\n    break"}
 CRASH = {"BATCH": "if rank == 1 and step == 30:\n    xb = xb[:, :60]"}
 CLIP = {"GRADIENT": "nn.utils.clip_grad_norm_(net.parameters(), 1.0)"}
@@ -178,6 +179,7 @@ FAULTS = (
     ),
     Job("slow_loader_on_one_rank", edits={"BATCH": "if rank == 1:\n    time.sleep(0.06)"}, cause="slow_rank", rank=1),
     Job("fewer_batches_on_one_rank", edits=FEWER, cause="rank_hangs", rank=1, steps=(85, 95), fails=True),
+    Job("killed_on_one_rank", edits=KILLED, cause="rank_hangs", rank=1, steps=(55, 65), fails=True),
     Job("crash_on_one_rank", edits=CRASH, cause="refused_operation", rank=1, steps=(30, 30), fails=True),
     Job("rate_too_high_everywhere", edits={"2e-3)": "0.5)"}, cause="lr_too_high", steps=(0, 40)),
     Job(
@@ -200,6 +202,7 @@ SOUND = (
     Job("plain"),
     Job("plain_sharded", "fsdp"),
     Job("dropout_with_one_seed", edits=DROPOUT),
+    Job("learnt_to_the_end", edits={"sampler.set_epoch(epoch)": "pass", "range(5)": "range(25)"}),
     Job("batch_norm", edits=NORM),
     Job("batch_norm_of_each_rank", edits={**NORM, **UNSENT}),
     Job("accumulation", edits=ACCUMULATED),

@@ -18,6 +18,7 @@ from neuraldbg.nouns import Outcome, RunRecord
 NAMES = ["fc1.weight", "fc2.weight"]
 AT = (0, 1, 2, 4, 8, 16, 32, 48, 64)
 STEPS = 80
+LOST = "RuntimeError: Connection closed by peer [127.0.0.1]:4"
 
 
 def crc(*values: object) -> str:
@@ -28,12 +29,12 @@ def prints(values: list[object], norms: list[float]) -> dict[str, object]:
     return {"crc": "".join(crc(value) for value in values), "norms": norms}
 
 
-def one_rank(rank: int, world: int = 2, at: tuple[int, ...] = AT, **told: object) -> Build:
+def one_rank(rank: int, at: tuple[int, ...] = AT, **told: object) -> Build:
     """A rank whose weights, gradients and inputs are given by functions of (step, rank, name); alike by default."""
     build = Build(steps=STEPS)
     build.loss(falling(STEPS))
     build.scalar("lr", told.pop("lr", 0.01))
-    place = {"rank": rank, "world": world, "wrappers": {"Net": told.pop("wrapper", "DistributedDataParallel")}}
+    place = {"wrappers": {"Net": told.pop("wrapper", "DistributedDataParallel")}}
     place |= {key: told.pop(key) for key in ("random_layers", "parts", "buffers_broadcast") if key in told}
     build.fact("ranks", 0, **place)
     weights = told.pop("weights", lambda step, rank, name: step)
@@ -55,7 +56,15 @@ def one_rank(rank: int, world: int = 2, at: tuple[int, ...] = AT, **told: object
 
 
 def job(world: int = 2, **told: object) -> dict[int, RunRecord]:
-    return {rank: one_rank(rank, world, **dict(told)).build() for rank in range(world)}
+    return {rank: of_job(one_rank(rank, **dict(told)).build(), rank, world) for rank in range(world)}
+
+
+def of_job(run: RunRecord, rank: int, world: int) -> RunRecord:
+    return replace(run, info=replace(run.info, job={"rank": rank, "world": world}))
+
+
+def ended(runs: dict[int, RunRecord], outcomes: dict[int, Outcome]) -> dict[int, RunRecord]:
+    return {rank: replace(run, info=replace(run.info, outcome=outcomes[rank])) for rank, run in runs.items()}
 
 
 def causes(runs: dict[int, RunRecord]) -> list[str]:
@@ -130,12 +139,11 @@ def test_what_is_meant_is_no_alarm(name):
 
 
 def test_the_same_random_numbers_are_named_where_the_training_fails():
-    runs = job(2, generator=lambda step, rank: step, random_layers=3)
-    stuck = {rank: replace(run, history=run.history) for rank, run in runs.items()}
-    for rank in stuck:
+    stuck = {}
+    for rank in range(2):
         build = one_rank(rank, generator=lambda step, rank: step, random_layers=3)
         build.loss(np.full(STEPS, 2.3) + 0.001 * np.sin(np.arange(STEPS)))
-        stuck[rank] = build.build()
+        stuck[rank] = of_job(build.build(), rank, 2)
     assert "replica_same_rng" in [one.cause for one in diagnose_job(stuck).hypotheses]
 
 
@@ -149,15 +157,29 @@ def test_a_rank_without_a_file_is_named():
 
 
 def test_errors_of_ranks_that_waited_are_no_causes():
-    runs = job(3)
-    ended = {0: Outcome("raised", "RuntimeError: Connection closed by peer [127.0.0.1]:4"),
-             1: Outcome("raised", "ValueError: bad shard", "train.py:7", "raise ValueError(shard)"),
-             2: Outcome("raised", "DistBackendError: NCCL watchdog: collective timed out")}  # fmt: skip
-    runs = {rank: replace(run, info=replace(run.info, outcome=ended[rank])) for rank, run in runs.items()}
-    found = diagnose_job(runs)
+    outcomes = {
+        0: Outcome("raised", LOST),
+        1: Outcome("raised", "ValueError: bad shard", "train.py:7", "raise ValueError(shard)"),
+        2: Outcome("raised", "DistBackendError: NCCL watchdog: collective timed out"),
+    }
+    found = diagnose_job(ended(job(3), outcomes))
     assert found.verdict == "failing"
     assert found.summary.startswith("On rank 1 of 3, the script crashed")
     assert "bad shard" in found.summary
+
+
+def test_a_rank_that_was_killed_is_named_by_its_record_without_an_end():
+    found = diagnose_job(ended(job(3), {0: Outcome("raised", LOST), 1: Outcome("running"), 2: Outcome("raised", LOST)}))
+    assert found.verdict == "failing"
+    assert (found.hypotheses[0].cause, found.hypotheses[0].ranks) == ("rank_hangs", (1,))
+    assert "rank 1 died without an exception after step 80" in found.summary
+
+
+def test_an_error_of_waiting_of_which_nobody_knows_for_whom_is_told_as_it_is():
+    done = Outcome("completed")
+    found = diagnose_job(ended(job(2), {0: done, 1: Outcome("raised", "RuntimeError: DataLoader timed out after 5 s")}))
+    assert found.verdict == "failing"
+    assert "DataLoader timed out" in found.summary or found.hypotheses[0].cause == "rank_hangs"
 
 
 @pytest.mark.parametrize(

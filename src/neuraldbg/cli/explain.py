@@ -53,8 +53,8 @@ def COMMAND(run: str, json_to: str | None, fail_on: str | None, verbose: bool) -
 
     target = json_target(json_to)
     file = find_run(Path(run))
-    loaded = Run.load(file)
     job = _job(Path(run), file)
+    loaded = Run.load(file) if job is None else job.runs[min(job.runs)]
     diagnosis = loaded.diagnose() if job is None else job.diagnose()
     if target != "-":  # standard output is the JSON alone then
         ending = _ending(file) if loaded.info.outcome.kind == "running" else ""

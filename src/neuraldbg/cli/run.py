@@ -37,10 +37,9 @@ from neuraldbg.raised import let_pass
 from neuraldbg.ranks import Rank, launched_at, own_rank
 from neuraldbg.runner.ending import Ending, die_interrupted
 from neuraldbg.runner.hidden_packages import apart
-from neuraldbg.runner.job_end import of_job
 from neuraldbg.runner.launchers import become, handed_on, launcher_of, own_options
-from neuraldbg.runner.script import execute, folder_of, resolve
-from neuraldbg.runner.session_guard import MakeSession, Watch, torch_session, working_folder
+from neuraldbg.runner.script import execute, folder_of, resolve, working_folder
+from neuraldbg.runner.session_guard import MakeSession, Watch, torch_session
 from neuraldbg.runner.shadowed_modules import Shadowed
 from neuraldbg.runner.status_line import StatusLine, takes_line
 from neuraldbg.runner.termination import Termination
@@ -333,7 +332,12 @@ def _closed(stream: TextIO) -> bool:
 def _finish(request: Request, watch: Watch, ending: Ending) -> Diagnosis | None:
     try:
         alone = watch.finish(ending)
-        return alone if alone is None else of_job(watch, request.rank) or alone
+        spawned = watch.spawns.count if watch.spawns is not None and alone is not None and not alone.run["steps"] else 0
+        if alone is None or not (spawned or (request.rank.world > 1 and not request.rank.rank)):
+            return alone
+        from neuraldbg.runner.job_end import of_job  # noqa: PLC0415 (imports numpy, which is the program's to import first)
+
+        return of_job(watch, request.rank) or alone
     except KeyboardInterrupt:  # a second Ctrl-C: the user does not want to wait
         watch.problems.append(
             f"the diagnosis was interrupted; `neuraldbg explain {watch.file or watch.folder}` gives it"

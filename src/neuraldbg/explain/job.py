@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.explain import CREDIBLE, Case, diagnose
 from neuraldbg.explain.causes import CAUSES
-from neuraldbg.explain.causes.distributed.rank_hangs import WAITS
-from neuraldbg.explain.evidence.ranks import Ranks, rank_words
+from neuraldbg.explain.evidence.ranks import Ranks, crashed, rank_words
 from neuraldbg.explain.evidence.wording import plural
 from neuraldbg.explain.finding import Tier
 from neuraldbg.nouns import Unjudged
@@ -53,8 +52,7 @@ class _Rank:
     @cached_property
     def crashed(self) -> bool:
         """True if an exception of its own ended it, and not one of having waited for another rank."""
-        outcome = self.run.info.outcome
-        return outcome.kind == "raised" and WAITS.search(outcome.message) is None
+        return crashed(self.run.info.outcome)
 
     @cached_property
     def broke(self) -> Event | None:
@@ -105,22 +103,23 @@ def diagnose_job(runs: Mapping[int, RunRecord]) -> Diagnosis:
     whole = _to_explain(ranks)
     origin = min(whole, key=_order)
     base = diagnose(origin.run, job)
+    lost = [one for one in whole if one.run.info.outcome.kind == "raised"]
+    if lost and base.verdict != "failing" and not any(one.cause == HANGS for one in base.hypotheses):
+        origin = lost[0]  # it seems to have waited, and nobody knows for whom
+        base = diagnose(origin.run, job)
     shared = [one for one in whole if _alike(one, origin)]
     everywhere = len(shared) == len(whole)
     hypotheses = _with_ranks(base.hypotheses, whole, everywhere=everywhere)
     hypotheses = (*hypotheses, *_of_others(hypotheses, whole, origin, base))
-    if hypotheses and hypotheses[0].cause == HANGS:
-        base = replace(base, verdict="failing", headline=f"{hypotheses[0].title}.",
-                       summary=f"{hypotheses[0].title}: {hypotheses[0].sentence}.")  # fmt: skip
+    hang = next((one for one in hypotheses if one.cause == HANGS and one.confidence >= CREDIBLE), None)
+    if hang is not None:  # whatever else there is: nothing goes on
+        hypotheses = (hang, *(one for one in hypotheses if one is not hang))
+        base = replace(base, verdict="failing", headline=f"{hang.title}.", summary=f"{hang.title}: {hang.sentence}.")
     states = tuple(one.state(whole=one in whole) for one in ranks)
-    verdict = max((base.verdict, *(s.verdict for s in states if not everywhere)), key=VERDICTS.index)
-    if origin.case.trouble.any and base.verdict != "inconclusive":
-        verdict = base.verdict
-    said = _prefix(origin, shared, job, base, everywhere=everywhere)
+    said = _prefix(origin, shared, job, hypotheses, base, everywhere=everywhere)
     more = _spread(ranks, origin, job) if origin.broke is not None else _agreement(job, base)
     return replace(
         base,
-        verdict=verdict,
         summary=f"{_after(said, base.summary)}{more}",
         headline=f"{_after(said, base.headline)}{more}" if base.headline else "",
         hypotheses=tuple(replace(one, rank=at) for at, one in enumerate(hypotheses, start=1)),
@@ -189,9 +188,11 @@ def _of_others(
     return tuple(more)
 
 
-def _prefix(origin: _Rank, shared: list[_Rank], job: Ranks, base: Diagnosis, *, everywhere: bool) -> str:
+def _prefix(
+    origin: _Rank, shared: list[_Rank], job: Ranks, named: tuple[Hypothesis, ...], base: Diagnosis, *, everywhere: bool
+) -> str:
     """Return the beginning of the summary that says on which ranks it is so."""
-    if everywhere or (base.hypotheses and base.hypotheses[0].category == "distributed"):
+    if everywhere or (named and named[0].category == "distributed"):
         return ""
     if base.verdict in ("healthy", "inconclusive"):
         return f"On rank {origin.rank}: "

@@ -6,6 +6,9 @@ import time
 from typing import TYPE_CHECKING
 
 from neuraldbg.errors import NeuralDbgError
+from neuraldbg.job import Job
+from neuraldbg.record import RunName, rank_files
+from neuraldbg.record.follow import killed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,11 +23,10 @@ _POLL_S = 0.05
 
 
 def of_job(watch: Watch, place: Rank) -> Diagnosis | None:
-    """Return the diagnosis of all ranks, on rank 0 of a job that left run files of several; else None. A problem is
-    added to those of the watch.
+    """Return the diagnosis of all ranks whose run files lie beside that of this process, and save it there; None if
+    there are no others. Waits for those of this machine. A problem is added to those of the watch.
     """
-    spawned = watch.spawns is not None and watch.spawns.count > 1
-    if watch.file is None or not (spawned or (place.world > 1 and not place.rank)):
+    if watch.file is None:
         return None
     try:
         with watch.present():
@@ -35,18 +37,11 @@ def of_job(watch: Watch, place: Rank) -> Diagnosis | None:
 
 
 def _whole(file: Path, place: Rank) -> Diagnosis | None:
-    """Return the diagnosis of all ranks whose run files lie beside that of rank 0, and save it there; None if there are
-    no others.
-    """
-    from neuraldbg.job import Job  # noqa: PLC0415 (imports numpy, which is the program's to import first)
-
     _wait(file, place)
     job = Job.load(file.parent)
     if len(job.runs) < 2:
         return None
     diagnosis = job.diagnose()
-    from neuraldbg.record import RunName  # noqa: PLC0415 (as above)
-
     name = (RunName.of(file) or RunName()).beside("diagnosis-job")
     file.with_name(name).write_text(diagnosis.to_json() + "\n", encoding="utf-8")
     return diagnosis
@@ -54,8 +49,6 @@ def _whole(file: Path, place: Rank) -> Diagnosis | None:
 
 def _wait(file: Path, place: Rank) -> None:
     """Wait until the other ranks of this machine have saved their diagnoses, or have died."""
-    from neuraldbg.record import rank_files  # noqa: PLC0415 (as above)
-
     begun = time.monotonic()
     while (passed := time.monotonic() - begun) < WAIT_S:
         files = rank_files(file.parent)
@@ -69,8 +62,5 @@ def _wait(file: Path, place: Rank) -> None:
 
 def _ended(file: Path) -> bool:
     """Return True if a rank's diagnosis is saved beside its run file, or no process writes to that file any more."""
-    from neuraldbg.record import RunName  # noqa: PLC0415 (as above)
-    from neuraldbg.record.follow import killed  # noqa: PLC0415 (as above)
-
     name = RunName.of(file) or RunName()
     return file.with_name(name.beside("diagnosis")).exists() or killed(file)

@@ -8,6 +8,7 @@ arguments is the script.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _MODULE_FLAGS = frozenset({"-m", "--module"})
+_FLAGS = re.compile("-[mqv]*m[mqv]*")
+"""Flags of ``neuraldbg run`` without a value, ``-m`` among them."""
 _PATH_FLAGS = frozenset({"--run-path", "--run_path"})
 
 
@@ -77,9 +80,13 @@ def handed_on(launcher: str, args: Sequence[str], options: Sequence[str]) -> lis
     """Return the command line that starts the launcher with workers under ``neuraldbg run`` and its ``options``.
 
     The launcher's own parser ends the process for arguments that it refuses, as it would have without us. Raises
-    ConfigError for a program that is no Python script, and MissingExtra if the launcher is not installed.
+    ConfigError for a program that is no Python script, or a launcher that is not installed.
     """
-    known: Any = LAUNCHERS[launcher]().parse_args(list(args))
+    try:
+        parser = LAUNCHERS[launcher]()
+    except ImportError as error:
+        raise ConfigError(f"{launcher.partition('.')[0]} is not installed here ({error}): install it first") from error
+    known: Any = parser.parse_args(list(args))
     script_args = list(known.training_script_args)
     end = len(args) - len(script_args)
     own, script = list(args[: end - 1]), args[end - 1]
@@ -114,4 +121,6 @@ def own_options(command: Sequence[str]) -> list[str]:
         return []
     before = words[: -len(command)]
     before = before[before.index("run") + 1 :] if "run" in before else before
-    return [word for word in before if word not in ("-m", "--")]
+    # ``-m`` may stand among other flags: ``-qm``.
+    others = (word.replace("m", "") if _FLAGS.fullmatch(word) else word for word in before if word not in ("-m", "--"))
+    return list(others)

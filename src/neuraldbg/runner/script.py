@@ -192,12 +192,18 @@ def _module_spec(name: str) -> ModuleSpec:
         raise ScriptNotFound(f"{name!r} is a package without a __main__.py: name the module in it") from None
 
 
-def _working_folder() -> str | None:
-    """Return the folder in which the program runs, None if it was deleted."""
+def working_folder() -> Path | None:
+    """Return the working folder; None if it was deleted."""
     try:
-        return os.getcwd()  # noqa: PTH109 (a string is what python puts into its path)
+        return Path.cwd()
     except OSError:
         return None
+
+
+def _working_folder() -> str | None:
+    """Return the working folder as the string that python puts into its path."""
+    here = working_folder()
+    return str(here) if here is not None else None
 
 
 def _from_here(target: str) -> str:

@@ -10,15 +10,16 @@ import os
 import sys
 import traceback
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from neuraldbg.raised import passes, words_of
 from neuraldbg.runner.import_hook import when_imported
+from neuraldbg.runner.script import working_folder
 from neuraldbg.runner.spawned import watch_spawned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
     from types import FrameType
 
     from neuraldbg.nouns import Diagnosis, Event, Outcome, RunRecord, Step
@@ -92,14 +93,6 @@ def torch_session(
 
     session: Session = NeuralDbg(discover=True, out=out, script=script, argv=argv, on_step=on_step, **options)
     return session
-
-
-def working_folder() -> Path | None:
-    """Return the working folder; None if it was deleted."""
-    try:
-        return Path.cwd()
-    except OSError:
-        return None
 
 
 class Watch:

@@ -6,17 +6,17 @@ process before it calls the function. Forked processes are left alone: they hold
 
 from __future__ import annotations
 
-import os
 import sys
 import uuid
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from neuraldbg.ranks import SPAWNED
+from neuraldbg.ranks import Rank, take_place
+from neuraldbg.runner.script import working_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from neuraldbg.runner.script import Program
 
@@ -56,7 +56,7 @@ class Watched:
 
     def __call__(self, rank: int, *args: Any) -> Any:
         """Call the function as its process would have done without us."""
-        os.environ[SPAWNED] = f"{rank}/{self.world}/{self.job}"
+        take_place(Rank(rank, self.world, rank, self.world, self.job))
         session = self._session()
         if session is None:
             return self.function(rank, *args)
@@ -82,10 +82,16 @@ class Watched:
         return session
 
     def _stop(self, session: Any, error: BaseException | None) -> None:
+        """Save the run. A process that has not trained, as one that prepares data, leaves no file."""
+        from neuraldbg.record import RunName  # noqa: PLC0415 (as above)
         from neuraldbg.runner.ending import Ending  # noqa: PLC0415 (as above)
 
         try:
-            session.stop(Ending(error).outcome(Path.cwd()))
+            session.stop(Ending(error).outcome(working_folder()))
+            file, name = session.file, RunName.of(session.file) if session.file is not None else None
+            if error is None and not session.steps and name is not None:
+                file.unlink()
+                file.with_name(name.beside("diagnosis")).unlink(missing_ok=True)
         except Exception as failed:  # noqa: BLE001 (as above)
             sys.stderr.write(f"neuraldbg: a spawned process was not saved: {type(failed).__name__}: {failed}\n")
 

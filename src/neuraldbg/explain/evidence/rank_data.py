@@ -35,19 +35,23 @@ class Odd(NamedTuple):
     """Median of the other ranks' numbers."""
     apart: float
     """Their distance in units of what the values of one rank wander."""
+    first: float = 0.0
+    """Median of the ranks' first losses; 0 for other numbers."""
 
 
 def odd_loss(job: Ranks) -> Odd | None:
     """Return the rank whose loss ends farthest above those of the others; None if too few losses are known."""
-    ends, noise = {}, []
+    ends, begun, noise = {}, [], []
     for rank, run in job.runs.items():
         values = run.scalar("loss").finite().values
         last = values[-max(LEAST, int(LAST * len(values))) :]
         if len(values) < 2 * LEAST:
             return None
+        begun.append(values[0])
         ends[rank] = float(np.median(last))
         noise.append(float(np.std(last)) / len(last) ** 0.5)
-    return _odd(ends, float(np.median(noise)))
+    found = _odd(ends, float(np.median(noise)))
+    return found._replace(first=float(np.median(begun))) if found is not None else None
 
 
 def odd_inputs(job: Ranks, what: str) -> Odd | None:

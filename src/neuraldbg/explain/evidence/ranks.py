@@ -6,6 +6,7 @@ of a pipeline do, are no replicas of each other; of parameters of which each ran
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,9 +20,9 @@ from neuraldbg.nouns.facts.replica import NONE, Fingerprints, ReplicaFact
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from neuraldbg.nouns import RunRecord
+    from neuraldbg.nouns import Outcome, RunRecord
 
-Kind = Literal["weights", "gradients", "buffers"]
+Kind = Literal["weights", "gradients"]
 ROUNDING = 1e-5
 """Relative difference of the norms of two samples up to which other hardware may have rounded otherwise."""
 EVEN = 1e-3
@@ -31,6 +32,12 @@ FEW, MOST = 4, 0.75
 epoch may be filled up with samples of another rank."""
 LEAST_STEPS = 4
 """Steps from which on it is known how long one takes."""
+WAITED = re.compile(
+    r"timed out|timeout|connection (closed|reset)|broken pipe|remote process exited|watchdog|collective", re.IGNORECASE
+)
+"""Words of the errors with which a rank ends that has waited for another."""
+WHOLE = "r"
+"""Letter of a parameter of which each rank holds all."""
 PARALLEL = "DistributedDataParallel"
 SHARDED = "FSDP"
 
@@ -45,15 +52,12 @@ class Reading:
 
     def of(self, kind: Kind) -> Mapping[str, tuple[str, float]]:
         """Return fingerprint and norm of each tensor that this rank holds all of, by path."""
-        names = self.buffer_names if kind == "buffers" else self.names
         prints: Fingerprints = getattr(self.fact, kind)
-        whole = (kind == "buffers") or self.fact.held
+        each = zip(self.names, self.fact.held, prints.norms, strict=False)
         return {
-            name: (prints.of(at), prints.norms[at])
-            for at, name in enumerate(names)
-            if (whole is True or str(whole)[at : at + 1] == "r")
-            and at < len(prints.norms)
-            and prints.of(at) not in ("", NONE)
+            name: (prints.of(at), norm)
+            for at, (name, held, norm) in enumerate(each)
+            if held == WHOLE and prints.of(at) not in ("", NONE)
         }
 
 
@@ -73,11 +77,6 @@ class Difference:
     size: float
     """Largest relative difference of two norms, at that step or later."""
 
-    @property
-    def all(self) -> bool:
-        """True if no rank stands alone against the others."""
-        return len(self.ranks) > 1
-
 
 class Ranks:
     """The records of the ranks of one job, compared."""
@@ -87,14 +86,14 @@ class Ranks:
 
     @cached_property
     def places(self) -> dict[int, RanksFact]:
-        """The place of each rank that has told it."""
+        """The RANKS fact of each rank that has one."""
         known = {rank: run.known(RanksFact) for rank, run in self.runs.items()}
         return {rank: one for rank, one in known.items() if one is not None}
 
     @cached_property
     def world(self) -> int:
         """Number of ranks of the job, of which some may have left no file."""
-        return max([len(self.runs), *(one.world for one in self.places.values())])
+        return max([len(self.runs), *(int(run.info.job.get("world", 1)) for run in self.runs.values())])
 
     @cached_property
     def readings(self) -> dict[int, dict[int, dict[int, Reading]]]:
@@ -258,6 +257,16 @@ class Ranks:
                 count += len(set(states)) < len(states) and not before & set(states)
                 before = set(states)
         return count, total
+
+
+def crashed(outcome: Outcome) -> bool:
+    """Return True if a rank ended with an error of its own."""
+    return outcome.kind == "raised" and WAITED.search(outcome.message) is None
+
+
+def left_waiting(outcome: Outcome) -> bool:
+    """Return True if a rank ended with the error of one that has waited for another in vain."""
+    return outcome.kind == "raised" and WAITED.search(outcome.message) is not None
 
 
 def rank_words(ranks: Iterable[int], most: int = 4) -> str:

@@ -1,4 +1,4 @@
-"""The RANKS fact: the place of this process among those that train one model together."""
+"""The RANKS fact: how this process trains one model together with others."""
 
 from dataclasses import field
 from typing import ClassVar
@@ -10,22 +10,14 @@ from neuraldbg.nouns.frozen import frozen
 
 @frozen
 class RanksFact(Known):
-    """The place of a process in its job, as the launcher and ``torch.distributed`` give it."""
+    """The machine of a process, and what its models have in common with those of other ranks. Its rank, and the number
+    of ranks, are in ``RunInfo.job``.
+    """
 
     KEY: ClassVar = "ranks"
 
-    rank: Count
-    """Rank of the process."""
-    world: Count
-    """Number of processes."""
-    local_rank: Count = 0
-    """Rank of the process among those of its machine."""
     host: str = ""
     """Name of the machine."""
-    job: str = ""
-    """Name of the job, equal on all ranks and restarts: TORCHELASTIC_RUN_ID; "" if the launcher gives none."""
-    restart: Count = 0
-    """Number of times that the launcher has started the workers again before."""
     backend: str = ""
     """Backend of the default process group: "gloo", "nccl"; "" if there is no group."""
     wrappers: dict[str, str] = field(default_factory=dict)

@@ -46,8 +46,6 @@ class ReplicaFact(Known):
     """Of their gradients."""
     buffer_names: tuple[str, ...] = ()
     """Paths of the floating-point buffers of the models; empty if they are those of the version before."""
-    buffers: Fingerprints = Fingerprints()
-    """Of these buffers."""
     samples: tuple[tuple[float, ...], ...] = ()
     """Some values of each buffer, evenly spaced; 0 stands for one that is not finite."""
     generator: str = ""

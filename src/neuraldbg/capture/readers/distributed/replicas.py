@@ -1,11 +1,12 @@
-"""The reader of replicas: fingerprints of weights, gradients, buffers and inputs, to be compared with other ranks'.
+"""The reader of replicas: fingerprints of weights, gradients and inputs, to be compared with those of other ranks.
 
 It reads this process alone and calls no collective. The steps whose facts are read in any case are the same on each
-rank, so that their fingerprints can be compared afterwards. It is at rest in a program of one process.
+rank, so that their fingerprints can be compared afterwards. A program of one process does not have it.
 """
 
 from __future__ import annotations
 
+import sys
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,13 @@ import torch
 
 from neuraldbg.capture.guest import tensor_memory
 from neuraldbg.capture.guest.module_tree import tensors
-from neuraldbg.capture.guest.program_objects import attribute, name_of
+from neuraldbg.capture.guest.plain_numbers import number
+from neuraldbg.capture.guest.program_objects import attribute, is_a, name_of
 from neuraldbg.capture.parameters.weight_samples import elements
 from neuraldbg.capture.readers.reader import Reader
 from neuraldbg.capture.statistics import operation
 from neuraldbg.capture.statistics.nested_tensors import leaves
 from neuraldbg.nouns import FactKey
-from neuraldbg.ranks import own_rank
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +41,8 @@ _FEW = 8
 """Values of a buffer that are kept."""
 _RANDOM = ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout", "RReLU")
 """Classes of layers that draw random numbers in training mode."""
+_INNER_DROPOUT = ("GRU", "LSTM", "MultiheadAttention", "RNN")
+"""Classes of layers that do so if their ``dropout`` is not 0."""
 
 
 class Replicas(Reader):
@@ -49,23 +52,15 @@ class Replicas(Reader):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._place = own_rank()
         self._wrappers: dict[str, str] = {}
         self._broadcast = False
         self._inputs: tuple[str, float | None, float | None] = ("", None, None)
         self._names: dict[int, list[str]] = {}
         self._buffers: list[str] = []
 
-    def _size(self) -> int:
-        """Return the number of ranks: that of the process group, where there is one."""
-        distributed = torch.distributed
-        if distributed.is_available() and distributed.is_initialized():
-            return int(distributed.get_world_size())
-        return self._place.world
-
     def call_begins(self, call: Call) -> None:
         """Read the inputs of a training pass, and the wrapper by which the model is called."""
-        if not call.first or call.evaluating or self._size() < 2:
+        if not call.first or call.evaluating:
             return
         root = call.model.root
         outer = call.module
@@ -73,14 +68,14 @@ class Replicas(Reader):
             self._wrappers[call.model.name] = name_of(outer)
             self._broadcast = self._broadcast or attribute(outer, "broadcast_buffers") is True
         else:
-            sharded = any(kind.__name__ == "FSDPModule" for kind in type(root).__mro__)
-            self._wrappers.setdefault(call.model.name, name_of(root) if sharded else "")
+            sharded = getattr(sys.modules.get("torch.distributed.fsdp"), "FSDPModule", None)
+            fully = sharded is not None and is_a(root, sharded)
+            self._wrappers.setdefault(call.model.name, name_of(root) if fully else "")
         self._inputs = _read_inputs([x for _, x in leaves((call.args, call.kwargs))][:_INPUTS])
 
     def step_begins(self, stream: Stream, opt: Optimizer) -> None:
         """Read the fingerprints of one optimizer's step."""
-        world = self._size()
-        if world < 2 or (stream.index not in self._names and len(self._names) >= _STREAMS):
+        if stream.index not in self._names and len(self._names) >= _STREAMS:
             return
         params = self.scene.params
         owned = [w for w in params.owned(tensors(opt)) if w.trainable][:_PARAMETERS]
@@ -94,7 +89,6 @@ class Replicas(Reader):
             "weights": _fingerprints(held),
             "gradients": _fingerprints([x.grad for x in held]),
             "buffer_names": list(buffers) if self._buffers != list(buffers) else [],
-            "buffers": _fingerprints(list(buffers.values())),
             "samples": [_some(x) for x in buffers.values()],
             "generator": f"{zlib.crc32(torch.default_generator.get_state().numpy().tobytes()):08x}",
             "inputs": self._inputs[0],
@@ -102,21 +96,16 @@ class Replicas(Reader):
             "input_std": self._inputs[2],
         }
         self._names[stream.index], self._buffers = names, list(buffers)
-        self.scene.log(FactKey.RANKS, self._ranks(world, fact["held"].count("p")))
+        self.scene.log(FactKey.RANKS, self._ranks(fact["held"].count("p")))
         self.scene.log(FactKey.REPLICA, fact)
 
-    def _ranks(self, world: int, parts: int) -> dict[str, Any]:
+    def _ranks(self, parts: int) -> dict[str, Any]:
         from socket import gethostname  # noqa: PLC0415 (a program of one process needs none of it)
 
-        place, distributed = self._place, torch.distributed
+        distributed = torch.distributed
         there = distributed.is_available() and distributed.is_initialized()
         return {
-            "rank": int(distributed.get_rank()) if there else place.rank,
-            "world": world,
-            "local_rank": place.local_rank,
             "host": gethostname(),
-            "job": place.job,
-            "restart": place.restart,
             "backend": str(distributed.get_backend()) if there else "",
             "wrappers": dict(self._wrappers),
             "buffers_broadcast": self._broadcast,
@@ -145,10 +134,8 @@ def _is_random(module: Any) -> bool:
     """Return True for a layer that draws random numbers in training mode."""
     kind = name_of(module)
     if kind in _RANDOM:
-        rate = attribute(module, "p")
-        return not isinstance(rate, (int, float)) or rate > 0
-    rate = attribute(module, "dropout")
-    return kind in ("LSTM", "GRU", "RNN", "MultiheadAttention") and isinstance(rate, (int, float)) and rate > 0
+        return number(attribute(module, "p")) != 0
+    return kind in _INNER_DROPOUT and (number(attribute(module, "dropout")) or 0) > 0
 
 
 def _read_inputs(given: Sequence[Tensor]) -> tuple[str, float | None, float | None]:

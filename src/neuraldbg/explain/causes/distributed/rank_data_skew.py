@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 ABOVE, SURE = 1.5, 8.0
 """Ratio of a rank's loss to the others' at the end, and distance in standard errors, from which its data are odd."""
+LOST = 0.1
+"""Share of the first loss by which a rank's loss must end above the others': near 0 ratios say nothing."""
 WANDER, TIMES = 10.0, 2.0
 """Distance of a rank's inputs in units of what the means wander on one rank, and ratio of spreads or distance in
 spreads, from which they are of another kind."""
@@ -104,6 +106,8 @@ def _loss(job: Ranks, weigh: Weighing) -> int | None:
     """Weigh a loss that ends above the others'. Return the rank."""
     loss = odd_loss(job)
     if loss is None or not loss.value > ABOVE * loss.others > 0 or loss.apart < SURE:
+        return None
+    if loss.value - loss.others < LOST * loss.first:  # both have learnt all there is, and the rest is chance
         return None
     weigh.speaks(
         f"with equal weights, the loss of rank {loss.rank} ends at {number(loss.value)}, that of the others at "

@@ -11,8 +11,8 @@ Symptoms
 
 Evidence
     The last step of each rank, and how it ended: ranks that wait have an error of a collective, or were ended from
-    outside; the one that did not come has an earlier step, has ended, or stood in a line that is no collective. A job
-    that was ended by a signal must have stood still for thirty steps.
+    outside; the one that did not come has an earlier step, has ended, has a record without an end (it was killed), or
+    stood in a line that is no collective. A job that was ended by a signal must have stood still for thirty steps.
 
 What to do
     Make all ranks take the same number of steps (``drop_last``, ``DistributedSampler``, ``Join``), and call the same
@@ -25,7 +25,7 @@ import re
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import Cause
-from neuraldbg.explain.evidence.ranks import rank_words
+from neuraldbg.explain.evidence.ranks import crashed, left_waiting, rank_words
 from neuraldbg.explain.evidence.wording import number, plural
 from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
@@ -36,14 +36,12 @@ if TYPE_CHECKING:
     from neuraldbg.explain.evidence.ranks import Ranks
     from neuraldbg.explain.finding import Finding
 
-WAITS = re.compile(
-    r"timed out|timeout|connection (closed|reset)|broken pipe|remote process exited|watchdog|collective", re.IGNORECASE
-)
-"""Words of the errors with which a rank ends that has waited for another."""
 MEETS = re.compile(
     r"backward\(|all_reduce|all_gather|reduce_scatter|broadcast|barrier|\.wait\(|\.step\(|monitored|recv\("
 )
 """Calls in which a rank waits for others."""
+QUOTED = 120
+"""Characters of an error that are quoted."""
 NEAR = 2
 """Steps by which ranks may differ that are in the same collective."""
 LONG, LEAST_S = 30.0, 5.0
@@ -55,11 +53,12 @@ def judge(case: Case) -> Finding | None:
     job = case.job
     if job is None:
         return None
-    waiting = [rank for rank, run in job.runs.items() if _waits(run.info.outcome.kind, run.info.outcome.message)]
-    if not waiting or any(_own_error(job, rank) for rank in job.runs):
+    ended = {rank: run.info.outcome for rank, run in job.runs.items()}
+    waiting = [rank for rank, one in ended.items() if left_waiting(one) or one.kind in ("running", "interrupted")]
+    if not waiting or any(map(crashed, ended.values())):
         return None
     weigh = Weighing()
-    found = _left(job, waiting, weigh) or _behind(job, weigh) or _elsewhere(job, weigh)
+    found = _left(job, waiting, weigh) or _killed(job, weigh) or _behind(job, weigh) or _elsewhere(job, weigh)
     if found is None:
         return None
     missed, said, remedy = found
@@ -92,6 +91,25 @@ def _left(job: Ranks, waiting: list[int], weigh: Weighing) -> tuple[tuple[int, .
         Remedy(
             "Let all ranks take the same number of steps, or wrap the loop in torch's Join.",
             "loader = DataLoader(dataset, batch_size, sampler=DistributedSampler(dataset, drop_last=True))",
+        ),
+    )
+
+
+def _killed(job: Ranks, weigh: Weighing) -> tuple[tuple[int, ...], str, Remedy] | None:
+    """Weigh ranks whose records have no end, while others raised that they had lost them."""
+    ended = {rank: run.info.outcome for rank, run in job.runs.items()}
+    gone = tuple(rank for rank, outcome in ended.items() if outcome.kind == "running")
+    lost = [rank for rank, outcome in ended.items() if left_waiting(outcome)]
+    if not gone or not lost:
+        return None
+    said = ended[lost[0]].message.splitlines()[0][:QUOTED]
+    weigh.speaks(f"the record of {rank_words(gone)} has no end, and {rank_words(lost)} raised: {said}", 5.0)
+    return (
+        gone,
+        f"{rank_words(gone)} died without an exception after step {max(job.runs[rank].steps for rank in gone)}",
+        Remedy(
+            "Look for what ended it: the system's log (out of memory: dmesg), the queue's, a crash in native code "
+            "(python -X faulthandler)."
         ),
     )
 
@@ -147,17 +165,6 @@ def _look(job: Ranks, rank: int) -> Remedy:
         return Remedy(f"Look at what rank {rank} does there: its stack (py-spy dump), its data, its machine.")
     said = f"Look at {where} on rank {rank}: what does it wait for?"
     return Remedy(f"{said} All ranks are to call the same collectives in the same order.")
-
-
-def _waits(kind: str, message: str) -> bool:
-    """Return True if a rank ended with an error of somebody who waited, or never ended."""
-    return kind in ("running", "interrupted") or (kind == "raised" and WAITS.search(message) is not None)
-
-
-def _own_error(job: Ranks, rank: int) -> bool:
-    """Return True if a rank raised an error of its own: the others waited for a rank that had crashed."""
-    outcome = job.runs[rank].info.outcome
-    return outcome.kind == "raised" and WAITS.search(outcome.message) is None
 
 
 CAUSE = Cause(
