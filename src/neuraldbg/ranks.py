@@ -65,8 +65,8 @@ def take_place(rank: Rank) -> None:
 
 
 def own_rank(environment: Mapping[str, str] = os.environ) -> Rank:
-    """Return what ``take_place`` was told, else RANK, WORLD_SIZE and the like, as torchrun sets them. Without them, or if
-    they are no numbers, it is rank 0 of 1.
+    """Return what ``take_place`` was told, else RANK, WORLD_SIZE and the like, as torchrun sets them. Without them, or
+    if they are no numbers, it is rank 0 of 1.
     """
     if _told:
         return _told[-1]

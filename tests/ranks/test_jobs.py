@@ -43,7 +43,7 @@ def record(server, one, folder):
         statuses = list(pool.map(run, range(one.world)))
     together = folder / "job"
     together.mkdir()
-    for file in folder.glob("*/run/rank*.ndbg"):
+    for file in folder.glob("*/run/rank*.ndbg*"):  # of a rank that was killed, its log, too
         shutil.copy(file, together)
     printed = "".join(path.read_text() for path in sorted(folder.glob("*/std*")))
     assert any(statuses) == one.fails, printed[-3000:]
