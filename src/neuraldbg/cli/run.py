@@ -332,8 +332,10 @@ def _closed(stream: TextIO) -> bool:
 def _finish(request: Request, watch: Watch, ending: Ending) -> Diagnosis | None:
     try:
         alone = watch.finish(ending)
-        spawned = watch.spawns.count if watch.spawns is not None and alone is not None and not alone.run["steps"] else 0
-        if alone is None or not (spawned or (request.rank.world > 1 and not request.rank.rank)):
+        if alone is None:
+            return None
+        spawned = watch.spawns is not None and watch.spawns.count > 0 and not alone.run["steps"]
+        if not spawned and (request.rank.world == 1 or request.rank.rank):
             return alone
         from neuraldbg.runner.job_end import of_job  # noqa: PLC0415 (imports numpy, which is the program's to import first)
 
