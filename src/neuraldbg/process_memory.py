@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from io import FileIO
 
 _STATM = "/proc/self/statm"
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0
@@ -18,15 +19,11 @@ def resident_bytes() -> int | None:
     elsewhere than on Linux.
     """
     try:
-        file = os.open(_STATM, os.O_RDONLY | os.O_CLOEXEC)
-    except (OSError, AttributeError):
-        return None
-    try:
-        return int(os.read(file, 64).split(maxsplit=2)[1]) * _PAGE
+        # A file object: a descriptor would stay open if a time limit of the program raised before the next line.
+        with FileIO(_STATM) as file:
+            return int(file.read(64).split(maxsplit=2)[1]) * _PAGE
     except (OSError, IndexError, ValueError):
         return None
-    finally:
-        os.close(file)
 
 
 def resident_or_most() -> float:

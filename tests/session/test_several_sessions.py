@@ -80,7 +80,16 @@ def facts(session: NeuralDbg) -> list[tuple[int, str, str]]:
     values = [{name: held for name, held in fact.value.items() if not name.startswith("code above")} for fact in told]
     read = [(fact.step, fact.key, json.dumps(value, sort_keys=True)) for fact, value in zip(told, values, strict=True)]
     last = {key: (-1, key, value) for _, key, value in read if key in DERIVED}
-    return [fact for fact in read if fact[1] not in DERIVED] + list(last.values())
+    return [fact for fact in read if fact[1] not in {*DERIVED, "experiment"}] + list(last.values())
+
+
+def same_experiments(one: NeuralDbg, other: NeuralDbg) -> bool:
+    """Return True if each experiment that both had the time for came out the same: a busy machine leaves some out."""
+    found: list[dict[str, Any]] = []
+    for session in (one, other):
+        values = [fact.value for fact in session.record().facts if fact.key == "experiment"]
+        found.append({value["id"]: value for value in values if value["judged"]})
+    return all(found[0][name] == found[1][name] for name in found[0].keys() & found[1].keys())
 
 
 def nested(inner: Callable[[nn.Module], NeuralDbg] | None) -> tuple[Program, NeuralDbg | None]:
@@ -116,10 +125,12 @@ def test_a_session_in_another_answers_as_if_it_were_alone(options: dict[str, Any
     assert told(joined) == told(alone)
     assert told(joined)["hypotheses"][0]["cause"] == "double_softmax"
     assert facts(joined) == facts(alone)
+    assert same_experiments(joined, alone)
     assert Run.load(tmp_path / "joined").layout.sites == Run.load(tmp_path / "alone").layout.sites
     assert told(outer)["hypotheses"][0]["cause"] == told(outer_alone)["hypotheses"][0]["cause"] == "double_softmax"
     if options in OUTER[1::2]:  # else light steps follow from how fast this machine is
         assert facts(outer) == facts(outer_alone)
+        assert same_experiments(outer, outer_alone)
 
 
 @pytest.mark.parametrize("order", ["last first", "first first"])
@@ -211,6 +222,7 @@ def test_an_experiment_of_one_is_no_training_of_another() -> None:
         assert tried
         assert session.record().info.coverage["errors"] == 0
     assert facts(outer) == facts(inner)
+    assert same_experiments(outer, inner)
 
 
 def test_an_exception_inside_one_reaches_the_program_and_ends_that_one_alone() -> None:
